@@ -1,0 +1,5 @@
+"""`python -m dpcheck`."""
+
+from dpcheck.cli import main
+
+main()

@@ -1,0 +1,3 @@
+class GeneralTracker:
+    def __init__(self, *args, **kwargs):
+        pass

@@ -1,0 +1,3 @@
+"""NVIDIA apex."""
+
+from apex import amp, optimizers, parallel

@@ -1,0 +1,6 @@
+from transformers.optimization import *
+
+
+class SchedulerType:
+    LINEAR = "linear"
+    CONSTANT = "constant"

@@ -1,0 +1,1 @@
+from einops.layers import torch

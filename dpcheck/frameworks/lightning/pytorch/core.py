@@ -1,0 +1,2 @@
+from lightning.pytorch.datamodule import LightningDataModule
+from lightning.pytorch.module import LightningModule

@@ -1,0 +1,2 @@
+def CombinedLoader(iterables, mode="min_size"):
+    return iterables

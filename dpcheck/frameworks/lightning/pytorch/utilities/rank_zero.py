@@ -1,0 +1,1 @@
+from lightning.fabric.utilities.rank_zero import *

@@ -1,0 +1,1 @@
+from lightning.fabric.utilities.seed import *

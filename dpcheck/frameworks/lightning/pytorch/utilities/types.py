@@ -1,0 +1,4 @@
+STEP_OUTPUT = None
+EVAL_DATALOADERS = None
+TRAIN_DATALOADERS = None
+OptimizerLRScheduler = None

@@ -1,0 +1,3 @@
+"""The older name of `lightning.fabric`."""
+
+from lightning.fabric import Fabric, seed_everything

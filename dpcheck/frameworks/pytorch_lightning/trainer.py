@@ -1,0 +1,3 @@
+"""The Trainer by its old place."""
+
+from lightning.pytorch.trainer import Trainer

@@ -1,0 +1,1 @@
+"""scikit-learn: the splits and shuffles that decide which examples a rank sees."""

@@ -1,0 +1,1 @@
+from streaming import Stream, StreamingDataLoader, StreamingDataset

@@ -1,0 +1,1 @@
+from timm.models import create_model, register_model

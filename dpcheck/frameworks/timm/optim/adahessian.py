@@ -1,0 +1,5 @@
+from torch.optim import AdamW
+
+
+def __getattr__(name):
+    return AdamW

@@ -1,0 +1,3 @@
+from timm.scheduler import Scheduler
+
+StepLRScheduler = Scheduler

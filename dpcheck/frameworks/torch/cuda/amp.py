@@ -1,0 +1,1 @@
+from torch.amp import GradScaler, autocast, custom_bwd, custom_fwd

@@ -1,0 +1,1 @@
+from torch.distributed._composable.fsdp import fully_shard

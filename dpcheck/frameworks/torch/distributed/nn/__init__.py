@@ -1,0 +1,1 @@
+from torch.distributed.nn.functional import all_gather, all_reduce, broadcast

@@ -1,0 +1,1 @@
+"""torchdata: loaders and samplers whose place in the data can be saved."""

@@ -1,0 +1,7 @@
+"""This rank's own values."""
+
+from dpcheck_intrinsics import unknown
+
+
+def __getattr__(name):
+    return lambda *args, **kwargs: unknown(*args)

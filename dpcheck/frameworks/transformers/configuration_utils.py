@@ -1,0 +1,3 @@
+from transformers.configuration import PretrainedConfig
+
+PreTrainedConfig = PretrainedConfig

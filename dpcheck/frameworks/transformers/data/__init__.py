@@ -1,0 +1,1 @@
+from transformers.data.data_collator import *

@@ -1,0 +1,1 @@
+from transformers.integrations import HfDeepSpeedConfig, is_deepspeed_zero3_enabled

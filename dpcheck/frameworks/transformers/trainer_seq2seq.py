@@ -1,0 +1,1 @@
+from transformers.trainer import Seq2SeqTrainer

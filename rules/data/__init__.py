@@ -1,0 +1,1 @@
+"""The ranks see disjoint data."""

@@ -1,0 +1,1 @@
+"""The averaged gradient is the gradient of the same objective."""

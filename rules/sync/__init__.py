@@ -1,0 +1,1 @@
+"""The gradients really are synchronized."""

@@ -1,0 +1,1 @@
+"""The ranks start from the same weights and keep them."""

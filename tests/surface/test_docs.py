@@ -1,0 +1,42 @@
+"""The documents agree with the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dpcheck import registry
+from dpcheck.config import Config
+from tests import generate
+
+ROOT = generate.ROOT
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "rules").glob("*/*.md")]
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#([\w-]+))?\)")
+
+
+@pytest.mark.parametrize("path", generate.GENERATED, ids=lambda path: path.name)
+def test_generated_files_are_up_to_date(path: Path) -> None:
+    assert path.read_text("utf-8") == generate.GENERATED[path](), "run python -m tests.generate"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target, anchor in LINK.findall(path.read_text("utf-8")):
+        linked = path.parent / target
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_configuration_key_is_described() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    assert [key for key in Config.__struct_encode_fields__ if f"`{key}`" not in text] == []
+
+
+def test_rule_files_and_the_list_of_rules_agree() -> None:
+    listed = {entry.page.with_suffix(".py") for entry in registry.load().entries}
+    written = {file for file in (ROOT / "rules").glob("*/*.py") if "\nRULE = " in file.read_text("utf-8")}
+    assert written == {file for file in listed if file.is_relative_to(ROOT / "rules")}

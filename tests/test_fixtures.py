@@ -33,11 +33,6 @@ WHOLE_BATCH = {
 }
 """What makes one process take the examples of two ranks in one update; also the list of the programs."""
 
-NOT_FOUND_YET = {
-    ("matched_boxes_detection", "wrong"): "the term of the generalized IoU is not followed to its division",
-    ("matched_boxes_detection", "wrong_scale"): "the term of the generalized IoU is not followed to its division",
-}
-
 
 class Update(NamedTuple):
     gradient: list[float]
@@ -100,9 +95,7 @@ def variants() -> list[Any]:
     for program in WHOLE_BATCH:
         for script in sorted((FIXTURES / program).glob("*/train.py")):
             key = (program, script.parent.name)
-            reason = NOT_FOUND_YET.get(key)
-            marks = [pytest.mark.xfail(reason=reason)] if reason else []
-            parameters.append(pytest.param(*key, marks=marks, id="/".join(key)))
+            parameters.append(pytest.param(*key, id="/".join(key)))
     return parameters
 
 

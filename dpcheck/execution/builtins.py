@@ -563,14 +563,14 @@ def _extend(it: Interpreter, value: Sequence, args: list[Value], kwargs: dict[st
 
 
 def _insert(it: Interpreter, value: Sequence, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-    old = value.items
-    if args:
-        append(it, value, args[-1])
-    new = value.items
+    if not args:
+        return NONE
+    append(it, value, args[-1])
+    items = value.items
     where = args[0] if len(args) > 1 else Const(0)
-    if old is not None and new is not None and isinstance(where, Const) and isinstance(where.value, int):
-        moved = list(new[:-1])
-        moved.insert(where.value, new[-1])
+    if items is not None and isinstance(where, Const) and isinstance(where.value, int):
+        moved = list(items[:-1])
+        moved.insert(max(min(where.value, len(moved)), -len(moved)), items[-1])
         it.trail.set(value.state, "content", Content(moved))
     return NONE
 

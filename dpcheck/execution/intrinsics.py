@@ -871,7 +871,7 @@ def marked(it: Interpreter, value: Value, source: Source, operands: list[Facts],
 
 def _layer(it: Interpreter, a: Arguments, site: Site) -> Value:
     """What a layer with weights makes of its inputs: a tensor with gradient, of the first one's shape and evenness."""
-    given = [expressions.facts_of(it, v) for v in a.values()]
+    given = [expressions.facts_of(it, v) for v in a.values()] or [NOTHING]
     facts = [f for f in given if f.type == "tensor"] or given
     merged = replace(tensors.elementwise(facts), sources=frozenset().union(*(f.sources for f in given)))
     place = merged.place
@@ -1686,6 +1686,11 @@ def find(name: str) -> Value:
     def call(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
         given = dict(zip(names, args, strict=False))
         given.update({k: v for k, v in kwargs.items() if k != "%other"})
-        return function(it, given, site)
+        try:
+            return function(it, given, site)
+        except (KeyError, IndexError):
+            # A call that lacks what the library needs (`layer()`), as a wrong or half-read program makes it.
+            it.note_unknown("a library call without its arguments")
+            return Data(NOTHING, site)
 
     return Builtin(name, call)

@@ -489,6 +489,8 @@ def call(it: Interpreter, name: str, args: list[Value], kwargs: dict[str, Value]
         if kept is not result.facts and result not in args:
             result = Data(kept, result.site)
     if in_place_name is not None and args and isinstance(args[0], Data):
+        if in_place_name in ("index_copy", "scatter", "index_put"):
+            it.record("trim", site, result)
         in_place(it, args[0], result, site)
         return args[0]
     out = kwargs.get("out")
@@ -1801,6 +1803,9 @@ def set_item(it: Interpreter, target: Data, index: Value, value: Value, site: Si
     for part in parts:
         if isinstance(part, Sequence) and part.kind == "slice":
             indices += [expressions.facts_of(it, b) for b in part.items or [] if not isinstance(b, Const)]
+    if any(i.reduced is not None and i.place.is_replicate and i.type == "tensor" for i in indices):
+        # Each example goes to its own place, also one that came twice.
+        it.record("trim", site, Data(elementwise([*indices, new]), site))
     merged = elementwise([facts, *indices] if new.type != "tensor" else [facts, new, *indices])
     ignored = facts.ignored + new.ignored
     if isinstance(value, Const) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool):

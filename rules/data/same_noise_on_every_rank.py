@@ -10,7 +10,7 @@ from dpcheck.execution.intrinsics import RandomState
 from dpcheck.execution.loading import leaves
 from dpcheck.execution.run import Event
 from dpcheck.execution.values import Const
-from dpcheck.findings.finding import Finding, Note
+from dpcheck.findings.finding import Finding, Note, Span
 from dpcheck.rule import Group, Rule, Severity
 
 RULE = Rule(
@@ -37,13 +37,24 @@ def check(run: TrainingRun) -> Iterator[Finding]:
                     continue
                 if draw not in changes and _is_single(run, draw):
                     continue
+                drawn = run.span(draw.site)
+                notes = [Note(run.span(backward.site), "it enters the loss of this backward")]
+                seed = run.span(draw.of.site) if draw.of.site is not None else drawn
+                if _stands_at_loop(run, drawn, draw):
+                    # What a library draws while it loads stands at the loop; the seed says more.
+                    notes.insert(0, Note(drawn, "drawn while this loader is gone through"))
+                    place, label = seed, "seeded alike on all ranks"
+                else:
+                    place, label = drawn, "the same on every rank"
+                    if seed != drawn:
+                        notes.insert(0, Note(seed, "seeded alike on all ranks here"))
                 yield Finding(
                     RULE,
-                    "this is drawn for every batch from a random state that is the same on all ranks: the examples at "
-                    "one place of the ranks' batches get the same draw",
-                    run.span(draw.site),
-                    label="the same on every rank",
-                    notes=tuple(_notes(run, draw, backward)),
+                    "the random state that is drawn from for every batch is the same on all ranks: the examples at one "
+                    "place of the ranks' batches get the same draw",
+                    place,
+                    label=label,
+                    notes=tuple(notes),
                     help="add the rank to the seed of the generator, or seed by rank once the model is built",
                 )
 
@@ -87,8 +98,6 @@ def _is_single(run: TrainingRun, draw: Source) -> bool:
     return any(event.site == draw.site and event.single for event in run.of_kind("draw"))
 
 
-def _notes(run: TrainingRun, draw: Source, backward: Event) -> Iterator[Note]:
-    state = draw.of
-    if state.site is not None and state.site != draw.site:
-        yield Note(run.span(state.site), "seeded alike on all ranks here")
-    yield Note(run.span(backward.site), "it enters the loss of this backward")
+def _stands_at_loop(run: TrainingRun, drawn: Span, draw: Source) -> bool:
+    loops = [run.span(loop.site) for loop in draw.loops]
+    return any((loop.path, loop.line) == (drawn.path, drawn.line) for loop in loops)

@@ -26,6 +26,16 @@ parts = [torch.empty_like(found) for _ in range(world_size)]
 dist.all_gather(parts, found)
 everything = torch.stack(parts, dim=1).flatten(){cut}
 """
+BY_INDEX = (
+    GATHER.format(cut="")
+    + """
+indices = torch.arange(len(found))
+numbers = [torch.empty_like(indices) for _ in range(world_size)]
+dist.all_gather(numbers, indices)
+answers = torch.zeros(21)
+answers[torch.cat(numbers)] = everything
+"""
+)
 LOCAL = COUNT.replace("dist.all_reduce(hits)", "print(hits.item())")
 WANT = "  # want: DP603"
 CASES = {
@@ -33,6 +43,7 @@ CASES = {
     "gathered": ("", WANT, GATHER.format(cut="")),
     "dropped instead": (", drop_last=True", "", COUNT),
     "cut to the length": ("", "", GATHER.format(cut="[: len(test_data)]")),
+    "put in their places": ("", "", BY_INDEX),
     "each rank for itself": ("", "", LOCAL),
 }
 

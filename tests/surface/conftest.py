@@ -55,12 +55,18 @@ def word(rule: Rule, text: str):
 def rules(monkeypatch: pytest.MonkeyPatch) -> registry.Registry:
     """Put these rules, beside the hygiene rules, in the place of the installed ones."""
 
-    def execute(program, units):
-        for unit in units:
+    class Execution:
+        def __init__(self, program: Program) -> None:
+            pass
+
+        def script(self, unit):
             text = Path(unit.path).read_text("utf-8")
             if "EXPLODE" in text:
                 raise RecursionError("the interpreter broke")
             yield Run(unit.display, text.splitlines())
+
+        def functions(self, unit):
+            return iter(())
 
     hygiene = [entry for entry in registry.load().entries if entry.rule.group is Group.HYGIENE]
     words = [(BAD, "BAD"), (ODD, "ODD"), (FINE, "FINE")]
@@ -68,7 +74,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> registry.Registry:
         [*hygiene, *(registry.Entry(rule, word(rule, text), Path("none.md")) for rule, text in words)]
     )
     monkeypatch.setattr(registry, "load", lambda: fake)
-    monkeypatch.setattr(check, "execute", execute)
+    monkeypatch.setattr(check, "Execution", Execution)
     monkeypatch.setattr(Program, "entries", property(lambda self: self.units))
     return fake
 

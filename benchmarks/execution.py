@@ -7,6 +7,7 @@ functions that call one another. Times are those of the processor, from a progra
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
@@ -21,10 +22,11 @@ from dpcheck.program.link import Program
 from dpcheck.source.files import Selection
 
 SIZES = (1, 2, 4, 8, 16)
+LINEAR = 1.2
 PARTS = 12
 """So many parts make a program of size 1."""
 
-PART = '''
+PART = """
 import torch
 from torch import nn
 
@@ -61,7 +63,7 @@ def loss{n}(logits, target, weight=None):
     if weight is not None:
         losses = losses * weight
     return (losses * mask).sum() / mask.sum().clamp(min=1)
-'''
+"""
 SCRIPT = """
 import argparse
 import torch
@@ -139,15 +141,13 @@ def main() -> None:
         measured.append((lines, taken))
         print(f"{size:4d} {lines:7d} {taken:9.3f} {taken / lines * 1000:12.3f}{'' if complete else '   incomplete'}")
     growth = slope(measured)
-    print(f"seconds ~ lines^{growth:.2f} {'(linear)' if growth < 1.2 else '(NOT linear)'}")
+    print(f"seconds ~ lines^{growth:.2f} {'(linear)' if growth < LINEAR else '(NOT linear)'}")
     print(f"bound for each entry point: {interpreter._MOST_STEPS} steps, {interpreter._MOST_SECONDS} s")
-    sys.exit(growth >= 1.2)
+    sys.exit(growth >= LINEAR)
 
 
 def slope(measured: list[tuple[int, float]]) -> float:
     """The exponent with which the time grows, over the upper half of the sizes."""
-    import math
-
     (x, a), (y, b) = measured[len(measured) // 2], measured[-1]
     return math.log(b / a) / math.log(y / x)
 

@@ -101,7 +101,9 @@ def main() -> None:
 
         def again() -> int:
             cache = Cache(Path(name), options.folder)
-            return sum(unit.module is not None for unit in Program(selection, cache=cache, stub_folder=FRAMEWORKS).units)
+            return sum(
+                unit.module is not None for unit in Program(selection, cache=cache, stub_folder=FRAMEWORKS).units
+            )
 
         assert warm.time(again) == len(files)
 

@@ -114,10 +114,7 @@ def call(it: Interpreter, function: Value, args: list[Value], kwargs: dict[str, 
         intrinsics.stepping(it, function.function, function.receiver, site)
         if isinstance(function.function, Foreign):
             if not is_harmless(function.function.name):
-                escape(it, function.receiver, site)
-                if isinstance(function.receiver, Instance):
-                    it.trail.set(function.receiver.attrs, "%opaque", TRUE)
-                note_weights(it, [function.receiver], site)
+                hand_over(it, function.receiver, site)
             return call_unknown(it, function.function, args, kwargs, site)
         return call(it, function.function, [function.receiver, *args], kwargs, site)
     if isinstance(function, Class):
@@ -157,6 +154,9 @@ def call_unknown(it: Interpreter, function: Value, args: list[Value], kwargs: di
     if not harmless:
         for value in (function, *given):
             escape(it, value, site)
+        owner = function.state.get("method of") if isinstance(function, Data) else None
+        if owner is not None:
+            hand_over(it, owner, site)
         note_weights(it, given, site)
         it.unread_calls += 1
         it.note_unknown(f"a call of {name}" if name else "a call of an unknown function")
@@ -171,6 +171,26 @@ def call_unknown(it: Interpreter, function: Value, args: list[Value], kwargs: di
     if harmless:
         result.state["harmless"] = True
     return result
+
+
+def hand_over(it: Interpreter, receiver: Value, site: Site) -> None:
+    """Let an object into the hands of one of its own methods, which was not read and may set any of its attributes."""
+    escape(it, receiver, site)
+    note_weights(it, [receiver], site)
+    if not isinstance(receiver, Instance):
+        return
+    it.trail.set(receiver.attrs, "%opaque", TRUE)
+    for name, value in list(receiver.attrs.items()):
+        if name.startswith("%"):
+            continue
+        if isinstance(value, Const):
+            it.trail.set(receiver.attrs, name, join(value, Data(NOTHING, site)))
+        elif isinstance(value, Sequence) and value.kind == "list":
+            some = element_of(value.content)
+            element = Data(NOTHING, site) if some is None else join(some, Data(NOTHING, site))
+            it.trail.set(value.state, "content", Content(None, element))
+        elif isinstance(value, Mapping):
+            builtins.put(it, value, Data(NOTHING), Data(NOTHING, site))
 
 
 def note_weights(it: Interpreter, given: list[Value], site: Site) -> None:
@@ -466,7 +486,9 @@ def _instance_attribute(it: Interpreter, value: Instance, name: str, site: Site)
     if fallback is not None:
         return call(it, bind(value, fallback), [Const(name)], {}, site)
     result = Data(NOTHING, site)
-    if not value.cls.is_opaque and "%opaque" not in value.attrs:
+    if value.cls.is_opaque or "%opaque" in value.attrs:
+        result.state["method of"] = value
+    else:
         it.note_unknown("an attribute that nothing sets")
     value.attrs[name] = result
     return result
@@ -519,6 +541,8 @@ def set_attribute(it: Interpreter, owner: Value, name: str, value: Value, site: 
             return
         intrinsics.setting(it, owner, name, value, site)
         it.trail.set(owner.attrs, name, value)
+        if "%escaped" in owner.attrs:
+            escape(it, value, site)
     elif isinstance(owner, Choice):
         sides: list[Callable[[], Value]] = [
             (lambda option=option: _set_one(it, option, name, value, site))  # type: ignore[misc]

@@ -99,6 +99,7 @@ class Interpreter:
         self.modules: dict[str, ModuleValue] = {}
         self.guards: list[Guard] = []
         self.loops: list[Loop] = []
+        self.fetching: list[Loop] = []  # the loops that are getting their next element, not executing their body
         self.assumed: dict[object, bool] = {}
         self.unified: dict[object, Value] = {}
         self.rehearsals = 0
@@ -127,6 +128,8 @@ class Interpreter:
         return Site(frame.unit.display, at)
 
     def record(self, kind: str, site: Site, subject: Any = None, **details: Any) -> Event:
+        if kind == "iterate":
+            details["fetching"] = tuple(self.fetching)
         event = Event(kind, site, subject, details, tuple(self.loops), tuple(self.guards), len(self.run.events))
         self.run.events.append(event)
         return event
@@ -620,8 +623,12 @@ class Interpreter:
         outcome: list[Completion] = []
 
         def once(element: Value) -> Value:
-            take(element)
-            completion = self.block(body)
+            self.fetching.remove(loop)
+            try:
+                take(element)
+                completion = self.block(body)
+            finally:
+                self.fetching.append(loop)
             if completion in (Completion.BREAK, Completion.RETURN, Completion.RAISE):
                 outcome.append(completion)
                 raise StopIterationError(loop)
@@ -629,12 +636,15 @@ class Interpreter:
 
         def whole_pass() -> Completion:
             outcome.clear()
+            self.fetching.append(loop)
             try:
                 calls.iterate(self, iterable, once, site)
             except StopIterationError as stop:
                 if stop.loop is not loop:
                     raise
                 return outcome[-1]
+            finally:
+                self.fetching.remove(loop)
             return Completion.NORMAL
 
         return self._loop(loop, whole_pass, orelse)

@@ -104,12 +104,14 @@ def _doubted(joined: Any, values: list[Any]) -> Any:
     """A loss that is one thing or another: nothing is said of the scale of what only one of them has."""
     if not isinstance(joined, Data) or not joined.facts.terms:
         return joined
-    sets = [set(value.facts.terms) for value in values if isinstance(value, Data)]
-    common = set.intersection(*sets)
-    if any(len(terms) == len(common) for terms in sets):
+    facts = [value.facts for value in values if isinstance(value, Data)]
+    exchanged = len({each.detached for each in facts}) > 1
+    common = set.intersection(*[set(each.terms) for each in facts])
+    if not exchanged and any(len(each.terms) == len(common) for each in facts):
         return joined  # with another addend or without
-    terms = [t if t in common else dataclasses.replace(t, unsure=True) for t in joined.facts.terms]
-    return Data(facts_.replace(joined.facts, terms=tuple(terms)), joined.site)
+    terms = [t if t in common and not exchanged else dataclasses.replace(t, unsure=True) for t in joined.facts.terms]
+    opaque = joined.facts.opaque or exchanged
+    return Data(facts_.replace(joined.facts, terms=tuple(terms), opaque=opaque), joined.site)
 
 
 def join_any(a: Any, b: Any, widen: bool = False) -> Any:

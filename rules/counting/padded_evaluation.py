@@ -31,7 +31,7 @@ def check(run: TrainingRun) -> Iterator[Finding]:
     trained = {id(source.of) for each in sources for source in each}
     for made in run.of_kind("loader"):
         sampler = _padding_sampler(run, made)
-        if sampler is None or id(made.subject) in trained or _is_trimmed(run, made):
+        if sampler is None or id(made.subject) in trained or _is_trimmed(run, made) or _may_train(run, made):
             continue
         counted = next((e for e in run.of_kind("collective") if _comes_from(e, made)), None)
         if counted is None:
@@ -48,6 +48,11 @@ def check(run: TrainingRun) -> Iterator[Finding]:
             ),
             help="give each rank its own part without repeats (Subset over range(rank, len(data), world_size))",
         )
+
+
+def _may_train(run: TrainingRun, made: Event) -> bool:
+    """Are weights handed to code that was not read while the loader is gone through? It may call backward."""
+    return any(loop.over is made.subject for event in run.of_kind("handed over") for loop in event.loops)
 
 
 def _padding_sampler(run: TrainingRun, made: Event) -> Event | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dpcheck.execution import TrainingRun
 from dpcheck.execution.loading import Loading, loadings
 from dpcheck.execution.run import Event, Loop, escaped
-from dpcheck.execution.values import Generator
 from dpcheck.findings.finding import Finding, Note
 from dpcheck.rule import Group, Rule, Severity
 
@@ -48,8 +47,8 @@ def _epoch_loop(loading: Loading, sampler: Event) -> Loop | None:
     """The innermost loop in which the loader is gone through anew each time, made outside of it."""
     for event in loading.iterations:
         for loop in reversed(event.loops):
-            # A loop over a generator is one pass through the loader that the generator goes through.
-            if loop.over is loading.loader or isinstance(loop.over, Generator):
+            # A loop that was getting its next element when the loader was gone through is that pass itself.
+            if loop.over is loading.loader or loop in event.fetching:
                 continue
             if loop in sampler.loops or loop in loading.made.loops:
                 continue

@@ -8,7 +8,7 @@ from dpcheck.execution import TrainingRun
 from dpcheck.execution.facts import Source, SourceKind
 from dpcheck.execution.intrinsics import RandomState
 from dpcheck.execution.loading import leaves
-from dpcheck.execution.run import Event
+from dpcheck.execution.run import Event, Update
 from dpcheck.execution.values import Const
 from dpcheck.findings.finding import Finding, Note, Span
 from dpcheck.rule import Group, Rule, Severity
@@ -33,7 +33,7 @@ def check(run: TrainingRun) -> Iterator[Finding]:
                 continue  # then the examples themselves are drawn
             picks, changes = _drawn_by_loaders(run, loaders)
             for draw in backward.facts.of_kind(SourceKind.DRAW):
-                if draw.site is None or not _repeats(draw, backward) or draw in picks:
+                if draw.site is None or not _repeats(draw, update, backward) or draw in picks:
                     continue
                 if draw not in changes and _is_single(run, draw):
                     continue
@@ -59,12 +59,12 @@ def check(run: TrainingRun) -> Iterator[Finding]:
                 )
 
 
-def _repeats(draw: Source, backward: Event) -> bool:
+def _repeats(draw: Source, update: Update, backward: Event) -> bool:
     """Is it drawn in the loop over the batches, and alike on all ranks?"""
     state = draw.of
     if not isinstance(state, RandomState) or not state.seeded or not state.place.is_replicate:
         return False
-    return any(loop in draw.loops for loop in backward.loops[-1:])
+    return any(loop in draw.loops for loop in (*backward.loops[-1:], *update.step.loops[-1:]))
 
 
 def _drawn_by_loaders(run: TrainingRun, loaders: list[object]) -> tuple[frozenset[Source], frozenset[Source]]:

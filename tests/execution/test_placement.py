@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Callable
@@ -214,7 +215,8 @@ def power(expression: Expression, seed: int, held: dict[str, Number]) -> int:
 # ---------------------------------------------------------------- whole scripts
 
 
-class Rank(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Rank:
     """What one rank holds: the gradient of the sum of its losses, and its numbers of targets and of rows."""
 
     gradient: tuple[Fraction, ...]

@@ -352,6 +352,11 @@ def _member(group: Value) -> object:
     return group.value if isinstance(group, Const) else group
 
 
+def _gathered_place(place: Placement, stacked: bool) -> Placement:
+    every = placement.gather(place)
+    return every if stacked or every.is_unknown else dataclasses.replace(every, spread=False)
+
+
 def gathered(it: Interpreter, facts: Facts, site: Site, differentiable: bool, stacked: bool) -> Facts:
     """What every rank holds after a gather: one rank's value as an element, or all of them along the first dimension.
 
@@ -361,18 +366,11 @@ def gathered(it: Interpreter, facts: Facts, site: Site, differentiable: bool, st
     terms: tuple[Term, ...] = ()
     if facts.grad and differentiable:
         # Its backward adds up what the ranks' losses say of each row: as if the loss were one, over all rows.
-        gathered_place = Placement(Kind.REPLICATE, spread=stacked)
-        terms = tuple(
-            dataclasses.replace(
-                t, place=t.place if t.place.is_unknown else dataclasses.replace(gathered_place, world=t.place.world)
-            )
-            for t in facts.terms
-        )
-    place = (
-        UNKNOWN
-        if facts.place.is_unknown and facts.grad
-        else Placement(Kind.REPLICATE, world=facts.place.world, spread=stacked)
-    )
+        terms = tuple(dataclasses.replace(t, place=_gathered_place(t.place, stacked)) for t in facts.terms)
+    if facts.place.is_unknown and not facts.grad:
+        place = Placement(Kind.REPLICATE, spread=stacked)  # whatever it was
+    else:
+        place = _gathered_place(facts.place, stacked)
     return replace(
         facts,
         place=place,
@@ -921,7 +919,7 @@ def _per_target_facts(x: Facts, target: Facts, classes: bool) -> Facts:
     place = SHARD
     if x.place.is_replicate and target.place.is_replicate:
         place = REPLICATE
-    elif x.place.is_unknown and x.detached is not None:
+    elif x.detached is not None and not x.place.is_local:
         place = UNKNOWN  # of gathered rows and this rank's own nobody knows which these are
     elif (x.place.is_unknown and not x.grad) and target.place.is_unknown:
         place = UNKNOWN

@@ -146,7 +146,9 @@ def all_reduce_mean(a: Placement) -> Placement:
 
 def gather(a: Placement) -> Placement:
     """The placement of all ranks' values in one tensor: replicated, and still with an entry for each example."""
-    return UNKNOWN if a.is_unknown else Placement(Kind.REPLICATE, world=a.world, spread=True)
+    if a.is_unknown or (a.is_replicate and a.spread):
+        return UNKNOWN  # what is gathered twice has W entries for each example
+    return Placement(Kind.REPLICATE, world=a.world, spread=True)
 
 
 def join(a: Placement, b: Placement) -> Placement:

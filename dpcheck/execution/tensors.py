@@ -276,8 +276,9 @@ def _sum_facts(x: Facts, y: Facts, a: Value, b: Value) -> Facts:
     detached = base.detached
     if base.grad:
         if x.ndim == 0 and y.ndim == 0:
-            # Finished losses: each addend answers for its own collectives.
-            terms, detached = _unique([*facts_.cut(x), *facts_.cut(y)]), None
+            # Finished losses: each addend answers for its own collectives, also one that has lost all gradient.
+            lost = [Term(placement.UNKNOWN, detached=o.detached) for o in (x, y) if o.detached and not o.grad]
+            terms, detached = _unique([*facts_.cut(x), *facts_.cut(y), *lost]), None
         else:
             terms = _collapsed(_unique([*x.terms, *y.terms]))
     return replace(
@@ -750,13 +751,11 @@ def reduced(it: Interpreter, facts: Facts, averages: bool, site: Site) -> Facts:
     """The facts of the sum or mean over all elements."""
     if facts.coupled is not None:
         facts = replace(facts, coupled=facts.coupled._replace(loss=site))
+    place = placement.mean(facts.place) if averages else placement.total(facts.place)
     if facts.place.is_replicate and facts.place.spread:
-        # Gathered from all ranks: the sum has W ranks' share of addends.
-        place = Placement(Kind.REPLICATE, world=facts.place.world + (0 if averages else 1))
         gathered = next((s.site for s in facts.sources if s.kind is SourceKind.RANK), None)
         base = replace(facts, place=place, total=EVEN, reduced=facts.reduced or gathered or site, **_SCALAR)
         return replace(base, terms=_reduce_terms(facts, averages, site))
-    place = placement.mean(facts.place) if averages else placement.total(facts.place)
     count = facts.elements if averages else facts.total
     result = replace(
         facts, place=place, total=count if not averages else EVEN_UNKNOWN, clean=False, ignored=(), **_SCALAR
@@ -772,8 +771,9 @@ def _reduce_terms(facts: Facts, averages: bool, site: Site) -> tuple[Term, ...]:
     terms = []
     for term in facts_.cut(facts):
         if term.place.is_replicate and term.place.spread:
-            world = term.place.world + (0 if averages else 1)
-            term = dataclasses.replace(term, place=Placement(Kind.REPLICATE, world=world))
+            term = dataclasses.replace(
+                term, place=placement.mean(term.place) if averages else placement.total(term.place)
+            )
         if term.place.is_local and term.place.spread:
             if averages:
                 term = dataclasses.replace(

@@ -11,7 +11,7 @@ from dpcheck.findings.finding import Finding, Note
 from dpcheck.rule import Confidence, Group, Rule, Severity
 
 from .groups import of_gradients, reduced_over
-from .terms import lacks_world_size, notes_of
+from .terms import lacks_world_size, reducers
 
 RULE = Rule(
     "DP306",
@@ -29,7 +29,7 @@ def check(run: TrainingRun) -> Iterator[Finding]:
             continue
         for judged in update.judged():
             cut = judged.term.detached
-            if cut is None or reduced_over(run, cut.site) != of_gradients(run, update):
+            if cut is None or judged.backward.facts.opaque or reduced_over(run, cut.site) != of_gradients(run, update):
                 continue
             confidence = _confidence(judged)
             if confidence is not None and (cut not in worst or confidence is Confidence.HIGH):
@@ -40,7 +40,7 @@ def check(run: TrainingRun) -> Iterator[Finding]:
             f"{_cause(cut)}, and {_effect(judged)}",
             run.span(cut.site),
             label="no gradient comes back from the other ranks",
-            notes=(*notes_of(run, judged), Note(run.span(judged.backward.site), "the loss is backpropagated here")),
+            notes=tuple(_notes(run, judged)),
             help="use the collectives of torch.distributed.nn.functional: their backward adds up the ranks' gradients",
             confidence=confidence,
         )
@@ -57,9 +57,16 @@ def _confidence(judged: Judged) -> Confidence | None:
         return None  # the division is to blame (DP303)
     if judged.place.is_replicate and judged.world is not None:
         return Confidence.HIGH if judged.world < 0 else None
-    if grows or judged.term.unsure:
-        return None
-    return Confidence.MEDIUM if judged.place.is_unknown else Confidence.HIGH
+    if judged.place.is_local:
+        return Confidence.HIGH  # this rank's own rows alone: no factor makes up for it
+    return None if grows or judged.term.unsure else Confidence.MEDIUM
+
+
+def _notes(run: TrainingRun, judged: Judged) -> Iterator[Note]:
+    yield from (reducing := list(reducers(run, judged.update)))
+    backward = run.span(judged.backward.site)
+    if all(note.span != backward for note in reducing):
+        yield Note(backward, "the loss is backpropagated here")
 
 
 def _cause(cut: Cut) -> str:

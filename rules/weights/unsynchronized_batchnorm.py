@@ -33,14 +33,16 @@ def check(run: TrainingRun) -> Iterator[Finding]:
             if layer is None:
                 continue
             seen.add(id(module))
-            inside = (Note(run.span(layer.site), "a BatchNorm of this model"),) if layer.site is not None else ()
+            notes = [Note(run.span(layer.site), "a BatchNorm of this model")] if layer.site is not None else []
+            if update.backwards[-1].site != wrap.site:
+                notes.append(Note(run.span(update.backwards[-1].site), "trained here"))
             yield Finding(
                 RULE,
                 "this model normalizes by the mean and variance of each rank's own batch: the gradient is not that of "
                 "the whole batch",
                 run.span(wrap.site),
                 label="holds BatchNorm layers that are not synchronized",
-                notes=(*inside, Note(run.span(update.backwards[-1].site), "trained here")),
+                notes=tuple(notes),
                 help="convert the model with SyncBatchNorm.convert_sync_batchnorm before it is wrapped",
             )
 

@@ -266,7 +266,7 @@ def at_top_level(node: ast.stmt) -> ast.stmt:
     return ast.FunctionDef("work", parameters, [loop], [], None)
 
 
-@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(st.integers(0, 10**9))
 def test_random_programs_never_raise(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     check_program(tmp_path_factory.mktemp("program"), seed)

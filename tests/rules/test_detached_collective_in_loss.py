@@ -48,6 +48,16 @@ def wrong() -> dict[str, str]:
     gather = GATHER.format(want=WANT)
     return {
         "local rows": training(LOCAL_ROWS, gather),
+        "local rows, times the world size": training(LOCAL_ROWS + "loss = loss * world_size", gather),
+        "a term that lost all gradient": training(
+            """
+            z = model(x)
+            parts = [torch.empty_like(z) for _ in range(world_size)]
+            dist.all_gather(parts, z)  # want: DP306
+            everything = torch.cat(parts)
+            loss = F.mse_loss(z.sum(1), y.sum(1)) + F.relu(1 - everything.std(0)).mean()
+            """
+        ),
         "all rows without a factor": training(ALL_ROWS.format(factor=""), gather),
         "into one tensor": training(
             """
@@ -171,6 +181,14 @@ optimizer.step()
             a, b = model(x), model(y)
             hardest = (a @ gather(b).T).argmax(1)
             loss = F.mse_loss(a.sum(1), y.sum(1) + (hardest == 0))
+            """,
+            gather,
+        ),
+        "labels that are not known": training(
+            """
+            import library
+            a, b = gather(model(x)), gather(model(y))
+            loss = F.cross_entropy(a @ b.T, library.labels(len(a))) * world_size
             """,
             gather,
         ),

@@ -198,7 +198,7 @@ def note_weights(it: Interpreter, given: list[Value], site: Site) -> None:
     for value in given:
         owners = intrinsics.owners_of(it, value)
         if any(o is None or (isinstance(o, Instance) and intrinsics.holds_weights(o)) for o in owners):
-            it.record("handed over", site)
+            it.record("handed over", site, frozen=it.machine.get("no grad") is True)
             return
 
 
@@ -243,6 +243,11 @@ def call_function(
     spent = it.spent.setdefault(id(record), [0, 0])
     if spent[0] >= _MOST_CALLS and spent[1] > _MOST_STEPS_A_FUNCTION and not unit.is_stub:
         it.note_unknown("a function that takes too many steps")
+        if function.name == "forward" and args and isinstance(args[0], Instance) and intrinsics.holds_weights(args[0]):
+            # It was seen to be a layer like others: it makes something of its input, and hands on nothing.
+            given = [v for v in (*args[1:], *kwargs.values()) if not isinstance(v, Const)]
+            facts = tensors.unknown_result([expressions.facts_of(it, v) for v in given])
+            return Data(tensors.recorded(it, tensors.of_unread_object(facts, inside_module=True)), site)
         return call_unknown(it, Foreign(f"{unit.name}.{function.name}"), args, kwargs, site)
     spent[0] += 1
     before = it.steps

@@ -258,6 +258,8 @@ def all_reduced(it: Interpreter, facts: Facts, op: str, site: Site, differentiab
     if facts.grad:
         if differentiable:
             terms = tuple(dataclasses.replace(t, place=reduce_place(t.place), counted=False) for t in facts.terms)
+        elif facts.opaque:
+            terms = tuple(dataclasses.replace(t, place=UNKNOWN) for t in facts.terms)  # a count, perhaps
         else:
             # The value is all ranks', the gradient this rank's share of it alone.
             terms = tuple(
@@ -269,7 +271,7 @@ def all_reduced(it: Interpreter, facts: Facts, op: str, site: Site, differentiab
     if facts.place.is_unknown and not facts.grad:
         # Whatever it was, it is a sum (or mean) over the ranks now.
         place = Placement(Kind.REPLICATE, world=1 if op == "sum" else 0)
-    detached = Cut(site) if facts.grad and not differentiable else facts.detached
+    cuts = facts.grad and not facts.opaque and not differentiable
     return replace(
         facts,
         place=place,
@@ -280,7 +282,7 @@ def all_reduced(it: Interpreter, facts: Facts, op: str, site: Site, differentiab
         summed=facts.total,
         mask=False,
         clean=False,
-        detached=detached,
+        detached=Cut(site) if cuts else facts.detached,
         coupled=None,
     )
 
@@ -363,6 +365,7 @@ def gathered(it: Interpreter, facts: Facts, site: Site, differentiable: bool, st
     Under `no_grad` the script itself says that no gradient is meant to flow.
     """
     frozen = it.machine.get("no grad") is True
+    cuts = facts.grad and not facts.opaque and not differentiable and not frozen
     terms: tuple[Term, ...] = ()
     if facts.grad and differentiable:
         # Its backward adds up what the ranks' losses say of each row: as if the loss were one, over all rows.
@@ -378,7 +381,7 @@ def gathered(it: Interpreter, facts: Facts, site: Site, differentiable: bool, st
         terms=terms,
         reduced=site,
         summed=facts.total,
-        detached=Cut(site) if facts.grad and not differentiable and not frozen else facts.detached,
+        detached=Cut(site) if cuts else facts.detached,
         coupled=None,
         total=EVEN if not stacked or facts.ndim == 0 else facts.total,
         lead=EVEN if stacked else facts.lead,

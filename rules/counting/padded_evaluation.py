@@ -52,7 +52,8 @@ def check(run: TrainingRun) -> Iterator[Finding]:
 
 def _may_train(run: TrainingRun, made: Event) -> bool:
     """Are weights handed to code that was not read while the loader is gone through? It may call backward."""
-    return any(loop.over is made.subject for event in run.of_kind("handed over") for loop in event.loops)
+    handed = [event for event in run.of_kind("handed over") if not event.frozen]
+    return any(loop.over is made.subject for event in handed for loop in event.loops)
 
 
 def _padding_sampler(run: TrainingRun, made: Event) -> Event | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dpcheck.execution import TrainingRun
+from dpcheck.execution.run import escaped
 from tests.execution.programs import OPTION, RANK, UNKNOWN, WORLD, execute, shown
 
 PROGRAMS: dict[str, tuple[str, list[Any]]] = {
@@ -1718,3 +1719,139 @@ def test_a_model_is_trained_through_its_wrapper(tmp_path: Path) -> None:
     assert judged.place.is_ratio
     assert judged.world == 0
     assert run.of_kind("model")[0].random
+
+
+# ---------------------------------------------------------------- what was not read
+
+TRAINS = """
+import torch
+import torch.distributed as dist
+import unread_package as u
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+dist.init_process_group("gloo")
+data = TensorDataset(torch.randn(100, 3), torch.randint(0, 3, (100,)))
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data), drop_last=True)
+model = DDP(MODEL)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = LOSS
+    loss.backward()
+    AFTER
+    optimizer.step()
+"""
+
+
+def trained(folder: Path, model: str = "torch.nn.Linear(3, 3)", loss: str = "", after: str = "pass") -> list[Any]:
+    """The power of W in each term of the update, None where it is not known."""
+    text = TRAINS.replace("MODEL", model).replace("LOSS", loss or "cross_entropy(model(x), y)").replace("AFTER", after)
+    (update,) = execute(folder, text).updates
+    assert [event.how for event in update.wraps] == ["DDP"]
+    return [judged.world for judged in update.judged()]
+
+
+@pytest.mark.parametrize(
+    ("program", "worlds"),
+    [
+        ({}, [0]),
+        ({"model": "u.Net()"}, [0]),
+        ({"model": "torch.nn.Sequential(u.Backbone(), torch.nn.Linear(3, 3))"}, [0]),
+        ({"loss": "cross_entropy(model(x), y) * dist.get_world_size()"}, [1]),
+        ({"loss": "cross_entropy(u.gather(model(x)), u.gather(y)) * dist.get_world_size()"}, [None]),
+        ({"loss": "u.scaled(cross_entropy(model(x), y))"}, [None]),
+        ({"after": "u.reduce(model)"}, [None]),
+        ({"after": "u.scale(list(model.parameters()), 2)"}, [None]),
+        ({"after": "u.log(x)"}, [0]),
+        ({"after": "print(model)"}, [0]),
+    ],
+    ids=str,
+)
+def test_code_that_was_not_read_makes_scales_unknown(
+    program: dict[str, str], worlds: list[int | None], tmp_path: Path
+) -> None:
+    assert trained(tmp_path, **program) == worlds
+
+
+UNREAD: dict[str, tuple[str, list[Any]]] = {
+    "the group may have been started": (
+        """
+        import torch.distributed as dist
+        import unread_package as u
+        show(dist.is_initialized())
+        u.start()
+        show(dist.is_initialized())
+        """,
+        [False, UNKNOWN],
+    ),
+    "a wrapper shows that the group was started": (
+        """
+        import torch, unread_package as u
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+        u.start()
+        model = DistributedDataParallel(torch.nn.Linear(1, 1))
+        show(dist.is_initialized())
+        """,
+        [True],
+    ),
+    "a method that was not read may set anything": (
+        """
+        class Trainer:
+            from unread_package import build
+            def __init__(self):
+                self.sampler = None
+                self.hooks = []
+                self.build()
+        trainer = Trainer()
+        show(trainer.sampler, trainer.hooks, trainer.other)
+        """,
+        [(frozenset({None, UNKNOWN}), [UNKNOWN, ...], UNKNOWN)],
+    ),
+    "so may one of a base class": (
+        """
+        from unread_package import Base
+        class Trainer(Base):
+            def __init__(self):
+                self.sampler = None
+                self.build()
+        show(Trainer().sampler)
+        """,
+        [frozenset({None, UNKNOWN})],
+    ),
+    "functions that are known to be harmless": (
+        """
+        import logging, math, json
+        import torch.distributed as dist
+        logging.getLogger("x").info("text")
+        json.dumps({})
+        show(dist.is_initialized())
+        """,
+        [False],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_was_not_read(name: str, tmp_path: Path) -> None:
+    text, expected = UNREAD[name]
+    assert shown(execute(tmp_path, text)) == expected
+
+
+def test_what_an_object_gets_after_it_was_handed_over_is_handed_over(tmp_path: Path) -> None:
+    run = execute(
+        tmp_path,
+        """
+        import unread_package as u
+        from torch.utils.data import DataLoader
+        class Runner:
+            pass
+        runner = Runner()
+        before = DataLoader([])
+        u.watch(runner)
+        runner.loader = DataLoader([])
+        """,
+    )
+    assert [escaped(event.subject) for event in run.of_kind("loader")] == [False, True]

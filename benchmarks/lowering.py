@@ -9,6 +9,7 @@ dpcheck switches the garbage collector off while it parses and lowers; libcst is
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import importlib.util
 import random
@@ -17,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import libcst
 
@@ -30,6 +31,7 @@ from dpcheck.program.relevance import is_relevant
 from dpcheck.source import syntax, text
 from dpcheck.source.files import Selection, discover
 
+P = ParamSpec("P")
 T = TypeVar("T")
 LIMIT = 1.5
 
@@ -40,10 +42,10 @@ class Clock:
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def time(self, function: Callable[[], T]) -> T:
+    def time(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         gc.collect(0)
         started = time.process_time()
-        result = function()
+        result = function(*args, **kwargs)
         self.seconds += time.process_time() - started
         return result
 
@@ -86,12 +88,12 @@ def main() -> None:
     for path in files:
         source = text.read(path)
         code = source.text
-        libcst_parse.time(lambda code=code: libcst.parse_module(code))  # type: ignore[misc]
+        libcst_parse.time(libcst.parse_module, code)
         with syntax.uncollected():
-            uncollected.time(lambda code=code: libcst.parse_module(code))  # type: ignore[misc]
-        cold.time(lambda path=path: take_in(path, lower=True))  # type: ignore[misc]
-        tree = syntax.on_stack(source, lambda source=source: syntax.parse(source))  # type: ignore[misc]
-        alone.time(lambda source=source, tree=tree: syntax.on_stack(source, lambda: lower(tree)))  # type: ignore[misc]
+            uncollected.time(libcst.parse_module, code)
+        cold.time(take_in, path, lower=True)
+        tree = syntax.on_stack(source, functools.partial(syntax.parse, source))
+        alone.time(syntax.on_stack, source, functools.partial(lower, tree))
         del tree
 
     with tempfile.TemporaryDirectory() as name:

@@ -57,8 +57,6 @@ _OPERATORS = {
     "**": "pow",
 }
 
-Arguments = tuple[list[Value], dict[str, Value]]
-
 
 # ---------------------------------------------------------------- calls
 

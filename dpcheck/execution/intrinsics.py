@@ -58,6 +58,15 @@ if TYPE_CHECKING:
     from dpcheck.execution.interpreter import Interpreter
 
 Arguments = dict[str, Value]
+
+
+class Given(Arguments):
+    """What an intrinsic was given, by name. What a wrong or half-read program leaves out is unknown."""
+
+    def __missing__(self, name: str) -> Value:
+        return Data(NOTHING)
+
+
 _MODULE = "torch.nn.Module"
 _MOST_MODULES = 40
 
@@ -1685,13 +1694,8 @@ def find(name: str) -> Value:
     function, names = INTRINSICS[name]
 
     def call(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-        given = dict(zip(names, args, strict=False))
+        given = Given(zip(names, args, strict=False))
         given.update({k: v for k, v in kwargs.items() if k != "%other"})
-        try:
-            return function(it, given, site)
-        except (KeyError, IndexError):
-            # A call that lacks what the library needs (`layer()`), as a wrong or half-read program makes it.
-            it.note_unknown("a library call without its arguments")
-            return Data(NOTHING, site)
+        return function(it, given, site)
 
     return Builtin(name, call)

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dpcheck.config import Settings
 from dpcheck.execution import Execution, TrainingRun
+from dpcheck.execution.describe import described
 from dpcheck.findings.finding import Finding, Note, Span
 from dpcheck.findings.result import InternalError, Result
 from dpcheck.findings.suppression import suppress
 from dpcheck.program.cache import FOLDER, Cache
-from dpcheck.program.link import Program
+from dpcheck.program.link import Program, Unit
 from dpcheck.registry import UNKNOWN_RULE, UNREADABLE_FILE, UNUSED_SUPPRESSION, Entry, Registry
 from dpcheck.rule import Confidence
 from dpcheck.source.files import Selection, discover, display
 from dpcheck.source.ignores import Ignore
+from dpcheck.source.text import Unreadable
 
 FRAMEWORKS = pathlib.Path(__file__).parent / "frameworks"
 _CONFIDENCES = list(Confidence)
@@ -37,14 +39,18 @@ def check(paths: Sequence[pathlib.Path], settings: Settings, registry: Registry)
 
     selection, program = link(paths, settings)
     errors: list[InternalError] = []
-    unreadable = list(_unreadable(program, registry, errors))
-    found = _run(program, [entry for entry in registry.entries if entry.rule.code in in_force], errors)
+    failures = [_unreadable_file(error, registry) for error in unreadable(program, errors)]
+    rules = [entry for entry in registry.entries if entry.rule.code in in_force]
+    found = [finding for run in runs(program, errors) for finding in _findings(run, rules, errors)]
+    comments = _Comments(program, errors)
     judged = suppress(
-        (finding for finding in merge(found) if counts(finding.rule.code, finding.span.path)),
-        lambda path: program.unit(pathlib.Path(path)).ignores,
+        (finding for finding in merge(found) if counts(finding.rule.code, finding.span.path)), comments.of
     )
-    hygiene = [*unreadable, *_complaints(program, judged.used, registry, counts)]
-    program.save()
+    hygiene = [*failures, *_complaints(program, comments, judged.used, registry, counts)]
+    try:
+        program.save()
+    except Exception:
+        errors.append(InternalError(display(settings.root / FOLDER), "writing the cache", _traceback()))
     # Only now, so that a comment counts as used also when what it silences is too uncertain to be shown.
     sure = _CONFIDENCES[: _CONFIDENCES.index(settings.config.confidence) + 1]
     shown = [finding for finding in judged.shown if finding.confidence in sure]
@@ -53,8 +59,9 @@ def check(paths: Sequence[pathlib.Path], settings: Settings, registry: Registry)
         findings=tuple(sorted(shown, key=lambda finding: (finding.span, finding.rule.code))),
         files=len(selection.files),
         suppressed=sum(finding.confidence in sure for finding in judged.silenced),
-        unreadable=len(unreadable),
+        unreadable=len(failures),
         missing=tuple(path.as_posix() for path in selection.missing),
+        irregular=tuple(path.as_posix() for path in selection.irregular),
         unlisted=tuple(display(path) for path in selection.unlisted),
         errors=tuple(errors),
         seconds=time.perf_counter() - started,
@@ -79,7 +86,7 @@ def exemptions(settings: Settings, registry: Registry) -> Callable[[str], frozen
     import pathspec
 
     patterns = [
-        (pathspec.GitIgnoreSpec.from_lines([pattern]), registry.expand(selectors, settings.origin))
+        (pathspec.GitIgnoreSpec.from_lines([pattern]), registry.expand(selectors, settings.origin, settings.places))
         for pattern, selectors in settings.config.per_file_ignores.items()
     ]
 
@@ -105,42 +112,61 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
     return list(merged.values())
 
 
-def _unreadable(program: Program, registry: Registry, errors: list[InternalError]) -> Iterator[Finding]:
-    """A finding for each selected file that cannot be read, decoded or parsed."""
+def unreadable(program: Program, errors: list[InternalError]) -> Iterator[Unreadable]:
+    """Why selected files cannot be read, decoded or parsed, for those that cannot. What fails is added to `errors`."""
     for unit in program.units:
         try:
             error = unit.error
         except Exception:
             errors.append(InternalError(unit.display, "reading the file", _traceback()))
             continue
-        if error is None:
-            continue
-        place = Span(unit.display, error.line, error.column, error.line, error.column + 1)
-        yield Finding(
-            registry.rule(UNREADABLE_FILE),
-            f"this file cannot be checked, it {error.reason}",
-            Span(unit.display, 1, 1, 1, 1),
-            notes=(Note(place, error.reason),) if (error.line, error.column) != (1, 1) else (),
-        )
+        if error is not None:
+            yield error
 
 
-def _run(program: Program, rules: Sequence[Entry], errors: list[InternalError]) -> list[Finding]:
-    """What the rules find in every training run. Each entry file is executed by itself, so that one failure costs
-    the results of that file alone, and the failure of a rule those of that rule.
+def _unreadable_file(error: Unreadable, registry: Registry) -> Finding:
+    path = display(error.path)
+    place = Span(path, error.line, error.column, error.line, error.column + 1)
+    inside = (error.line, error.column) != (1, 1)
+    return Finding(
+        registry.rule(UNREADABLE_FILE),
+        f"this file cannot be checked, it {error.reason}{f' (line {error.line})' if inside else ''}",
+        Span(path, 1, 1, 1, 1),
+        notes=(Note(place, error.reason),) if inside else (),
+    )
+
+
+def runs(program: Program, errors: list[InternalError], *, unfinished: bool = False) -> Iterator[TrainingRun]:
+    """Every training run. Each entry file is executed by itself, so that a failure costs the results of that file
+    alone; it is added to `errors`. With `unfinished`, those follow that may be one and came to no end.
     """
-    found: list[Finding] = []
+    try:
+        entries = program.entries
+    except Exception:
+        errors.append(InternalError(".", "looking for what can be run", _traceback()))
+        return
     execution = Execution(program)
-    for part in (execution.script, execution.functions):
-        for unit in program.entries:
+    for part in execution.parts:
+        for unit in entries:
             try:
-                for run in part(unit):
-                    found += _findings(run, rules, errors)
+                yield from part(unit)
             except Exception:
                 errors.append(InternalError(unit.display, "executing the program", _traceback()))
-    return found
+    if unfinished:
+        yield from execution.unfinished
+
+
+def descriptions(program: Program, errors: list[InternalError]) -> Iterator[list[str]]:
+    """What every training run does, in lines of text."""
+    for run in runs(program, errors, unfinished=True):
+        try:
+            yield described(run)
+        except Exception:
+            errors.append(InternalError(run.entry.path, "describing the run", _traceback()))
 
 
 def _findings(run: TrainingRun, rules: Sequence[Entry], errors: list[InternalError]) -> list[Finding]:
+    """What the rules find in a run. The failure of a rule costs the findings of that rule."""
     found: list[Finding] = []
     for entry in rules:
         if entry.check is None:
@@ -157,8 +183,31 @@ def _traceback() -> str:
     return traceback.format_exc(limit=-_FRAMES)
 
 
+class _Comments:
+    """The ignore comments of files. A file whose comments cannot be read has none, and that is an error."""
+
+    def __init__(self, program: Program, errors: list[InternalError]) -> None:
+        self._program = program
+        self._errors = errors
+        self._failed: set[Unit] = set()
+
+    def of(self, path: str) -> Sequence[Ignore]:
+        return self.of_unit(self._program.unit(pathlib.Path(path)))
+
+    def of_unit(self, unit: Unit) -> Sequence[Ignore]:
+        if unit in self._failed:
+            return ()
+        try:
+            return unit.ignores
+        except Exception:
+            self._failed.add(unit)
+            self._errors.append(InternalError(unit.display, "reading the comments", _traceback()))
+            return ()
+
+
 def _complaints(
     program: Program,
+    comments: _Comments,
     used: set[tuple[Ignore, str]],
     registry: Registry,
     counts: Callable[[str, str], bool],
@@ -169,7 +218,7 @@ def _complaints(
     """
     unknown, unused = registry.rule(UNKNOWN_RULE), registry.rule(UNUSED_SUPPRESSION)
     for unit in program.units:
-        for ignore in unit.ignores:
+        for ignore in comments.of_unit(unit):
             if ignore.malformed:
                 help_ = "write the rules in brackets, as in ignore[per-rank-mean]"
                 yield Finding(unknown, "this comment names no rule and silences nothing", ignore.span, help=help_)

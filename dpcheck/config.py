@@ -6,6 +6,7 @@ import difflib
 import pathlib
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -42,19 +43,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a check is told to do: the configuration and what the command line lays over it.
 
-    `root` is the folder of the configuration file, `origin` its name.
+    `root` is the folder of the configuration file, `origin` its name; `places` are the `file:line` of selectors in it.
     """
 
     root: pathlib.Path
     config: Config = Config()
     origin: str = "configuration"
+    places: dict[str, str] = {}
     overlay: Selectors = Selectors()
     cache: bool = True
 
     @property
     def selectors(self) -> tuple[Selectors, ...]:
         config = self.config
-        return Selectors(config.select, config.extend_select, config.ignore, self.origin), self.overlay
+        own = Selectors(config.select, config.extend_select, config.ignore, self.origin, self.places)
+        return own, self.overlay
 
     def overlaid(self, overlay: Selectors, *, cache: bool = True, **values: Any) -> Settings:
         """These settings with what the command line says; of `values`, keys of `Config`, those that are not None."""
@@ -68,24 +71,40 @@ def load(start: pathlib.Path) -> Settings:
     start = start.resolve()
     for folder in (start, *start.parents):
         for file in (folder / "dpcheck.toml", folder / "pyproject.toml"):
-            if file.is_file():
+            if _is_file(file):
                 text, table = _read(file)
                 if file.name == "pyproject.toml":
                     tool = table.get("tool")
                     table = tool.get("dpcheck") if isinstance(tool, dict) else None
                 if table is not None:
-                    return Settings(root=folder, config=_convert(file, text, table), origin=str(file))
+                    config = _convert(file, text, table)
+                    places = {selector: _place(file, text, selector) for selector in _selectors(config)}
+                    return Settings(root=folder, config=config, origin=str(file), places=places)
     return Settings(root=start)
+
+
+def _is_file(file: pathlib.Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # in a folder that may not be entered
+        return False
 
 
 def _read(file: pathlib.Path) -> tuple[str, Any]:
     try:
-        text = file.read_text("utf-8")
+        text = file.read_bytes().decode("utf-8-sig")
         return text, tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, or not TOML
-        raise ConfigError(f"{file}: {error}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: cannot be decoded as utf-8") from error
+    except ValueError as error:  # not TOML
+        match = re.search(r" \(at line (\d+), column \d+\)$", str(error))
+        place, said = (f"{file}:{match[1]}", str(error)[: match.start()]) if match else (file, str(error))
+        raise ConfigError(f"{place}: {said}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}: nests too deeply") from error
 
 
 def _convert(file: pathlib.Path, text: str, table: Any) -> Config:
@@ -96,17 +115,60 @@ def _convert(file: pathlib.Path, text: str, table: Any) -> Config:
             hint = f"did you mean {closest[0]!r}?" if closest else f"known are {', '.join(known)}"
             raise ConfigError(f"{_place(file, text, key)}: unknown key {key!r}, {hint}")
     try:
-        return msgspec.convert(table, Config)
+        config = msgspec.convert(table, Config)
     except msgspec.ValidationError as error:
         match = re.search(r" - at `\$\.([\w-]+)", str(error))
-        place, key = (_place(file, text, match[1]), f"{match[1]}: ") if match else (str(file), "")
-        raise ConfigError(f"{place}: {key}{str(error).split(' - at ')[0]}") from error
+        place, key = (_place(file, text, match[1]), match[1]) if match else (str(file), "dpcheck")
+        raise ConfigError(f"{place}: {key}: {_said(str(error).split(' - at ')[0], key)}") from error
+    for pattern in (*config.exclude, *config.per_file_ignores):
+        if not _is_pattern(pattern):
+            raise ConfigError(f"{_place(file, text, pattern)}: {pattern!r} is not a pattern as in a .gitignore")
+    return config
 
 
-def _place(file: pathlib.Path, text: str, key: str) -> str:
-    """`file:line` of the key, found by its look: the parser does not tell positions."""
+_CHOICES = {"confidence": Confidence, "fail-on": Severity}
+_TYPES = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a number",
+    "object": "a table",
+    "str": "a text",
+}
+
+
+def _said(complaint: str, key: str) -> str:
+    """msgspec's complaint about a value in the words of TOML."""
+    wrong = re.fullmatch(r"Invalid enum value (.+)", complaint)
+    if wrong and key in _CHOICES:
+        return f"{wrong[1]} is not one of {', '.join(choice.value for choice in _CHOICES[key])}"
+    types = re.fullmatch(r"Expected `(\w+)(?: \| null)?`, got `(\w+)`", complaint)
+    if types:
+        wanted, given = (_TYPES.get(name, name) for name in types.groups())
+        return f"{given} where {wanted} is wanted"
+    return complaint
+
+
+def _is_pattern(text: str) -> bool:
+    import pathspec
+
+    try:
+        pathspec.GitIgnoreSpec.from_lines([text])
+    except ValueError:
+        return False
+    return True
+
+
+def _selectors(config: Config) -> Iterable[str]:
+    yield from (*(config.select or ()), *config.extend_select, *config.ignore)
+    for selectors in config.per_file_ignores.values():
+        yield from selectors
+
+
+def _place(file: pathlib.Path, text: str, word: str) -> str:
+    """`file:line` of a key or a quoted text, found by its look: the parser does not tell positions."""
     header = re.search(r"^\s*\[tool\.dpcheck", text, re.MULTILINE) if file.name == "pyproject.toml" else None
     start = header.start() if header else 0
-    entry = re.compile(rf"^\s*(?:\[(?:tool\.dpcheck\.)?)?\s*[\"']?{re.escape(key)}\b", re.MULTILINE)
-    match = entry.search(text, start)
+    key = rf"^\s*(?:\[(?:tool\.dpcheck\.)?)?\s*{re.escape(word)}\s*[=\].]"
+    match = re.compile(rf"{key}|[\"']{re.escape(word)}[\"']", re.MULTILINE).search(text, start)
     return f"{file}:{text.count(chr(10), 0, match.end()) + 1}" if match else str(file)

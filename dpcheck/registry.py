@@ -13,7 +13,7 @@ import functools
 import importlib
 import importlib.metadata
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dpcheck.rule import Group, Rule
@@ -45,12 +45,14 @@ class Selectors:
     """What one source (a configuration file, the command line) says about which rules are in force.
 
     A selector is a code, a name, the beginning of a code (`DP3`) or `ALL`. `select` None leaves the choice as it is.
+    `places` say of selectors where in `origin` they stand.
     """
 
     select: tuple[str, ...] | None = None
     extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     origin: str = "command line"
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 
 class Registry:
@@ -86,16 +88,16 @@ class Registry:
         unless `ignore` says otherwise: to select some other rule is not to say that files may go unread.
         """
         for layer in layers:
-            self.expand((*(layer.select or ()), *layer.extend_select, *layer.ignore), layer.origin)
+            self.expand((*(layer.select or ()), *layer.extend_select, *layer.ignore), layer.origin, layer.places)
         return frozenset(entry.rule.code for entry in self.entries if _in_force(entry.rule, layers, pedantic))
 
-    def expand(self, selectors: Iterable[str], origin: str) -> frozenset[str]:
-        """The codes that the selectors stand for. Raises `RegistryError`, naming `origin`, for one without a rule."""
+    def expand(self, selectors: Iterable[str], origin: str, places: Mapping[str, str] | None = None) -> frozenset[str]:
+        """The codes that the selectors stand for. Raises `RegistryError` for one without a rule, naming its place."""
         codes: set[str] = set()
         for selector in selectors:
             matched = {entry.rule.code for entry in self.entries if _specificity(selector, entry.rule) is not None}
             if not matched:
-                raise RegistryError(f"{origin}: {self.unknown(selector)}")
+                raise RegistryError(f"{(places or {}).get(selector, origin)}: {self.unknown(selector)}")
             codes |= matched
         return frozenset(codes)
 

@@ -10,6 +10,7 @@ import msgspec
 from dpcheck import registry
 from dpcheck.report.json import Report
 from dpcheck.rule import Group
+from dpcheck.verify import result
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,13 +41,26 @@ def rules() -> str:
     return "\n".join(rows) + "\n"
 
 
-def schema() -> str:
-    """docs/report.schema.json: what `--output json` writes."""
-    described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
+def check_schema() -> str:
+    """docs/report.schema.json: what `dpcheck check --output json` writes."""
+    return _schema(Report)
+
+
+def verify_schema() -> str:
+    """docs/verify.schema.json: what `dpcheck verify --output json` writes."""
+    return _schema(result.Report)
+
+
+def _schema(document: type[msgspec.Struct]) -> str:
+    described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(document)}
     return json.dumps(described, indent=2) + "\n"
 
 
-GENERATED = {ROOT / "docs" / "rules.md": rules, ROOT / "docs" / "report.schema.json": schema}
+GENERATED = {
+    ROOT / "docs" / "rules.md": rules,
+    ROOT / "docs" / "report.schema.json": check_schema,
+    ROOT / "docs" / "verify.schema.json": verify_schema,
+}
 
 
 def main() -> None:

@@ -113,7 +113,11 @@ def main() -> None:
     group = Group[args.group.upper()]
     if args.code[2] != str(group.value):
         parser.error(f"the codes of group {args.group} begin with DP{group.value}")
-    for path in create(ROOT, args.code, args.name, group):
+    try:
+        written = create(ROOT, args.code, args.name, group)
+    except FileExistsError as error:
+        parser.error(f"there is such a rule already: {error.filename}")
+    for path in written:
         print(path.relative_to(ROOT))
 
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dpcheck.cli import Failure
+from dpcheck.cli import Failure, say
 
 
 @click.command("explain")
@@ -32,4 +32,4 @@ def command(rule: str) -> None:
         console = Console()
         console.print(Markdown(page), width=min(console.width, 100))
     else:
-        click.echo(page, nl=False)
+        say(page)

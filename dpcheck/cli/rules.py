@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpcheck.cli import Failure
+from dpcheck.cli import Failure, say
 
 
 @click.command("rules")
@@ -31,9 +31,11 @@ def command(output: str) -> None:
             }
             for rule in installed
         ]
-        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+        say(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
         return
     widest = max(len(rule.name) for rule in installed)
+    lines = []
     for rule in installed:
         severity = rule.severity.value + (", pedantic" if rule.pedantic else "")
-        click.echo(f"{rule.code}  {rule.name:{widest}}  {severity:14}  {rule.summary}")
+        lines.append(f"{rule.code}  {rule.name:{widest}}  {severity:14}  {rule.summary}\n")
+    say("".join(lines))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from dpcheck.execution import builtins, expressions, intrinsics, tensors
+from dpcheck.execution import exits, expressions, gradients, listings, packages, randomness, states, tensors, weights
 from dpcheck.execution import facts as facts_
+from dpcheck.execution.builtins import classes, iteration, mappings, methods
+from dpcheck.execution.completion import Completion, PathEndedError
 from dpcheck.execution.facts import NOTHING, Site
-from dpcheck.execution.trail import element_of, join
+from dpcheck.execution.trail import Mark, decided, differing, element_of, join, join_all, same_states
 from dpcheck.execution.values import (
     NONE,
     TRUE,
@@ -33,17 +36,19 @@ from dpcheck.execution.values import (
     StaticMethod,
     Super,
     Value,
+    chosen,
 )
 from dpcheck.program import records as r
 
 if TYPE_CHECKING:
-    from dpcheck.execution.interpreter import Completion, Interpreter
+    from dpcheck.execution.interpreter import Frame, Interpreter
 
 _DEEPEST_CALL = 80
 _DEEPEST_RECURSION = 2
 _DEEPEST_NESTING = 12
 _MOST_CALLS = 6
 _MOST_STEPS_A_FUNCTION = 30_000
+_SHARE = 8
 _OPERATORS = {
     "+": "add",
     "-": "sub",
@@ -68,9 +73,11 @@ def call_expression(it: Interpreter, node: r.Call) -> Value:
     function = expressions.evaluate(it, node.func)
     if isinstance(function, Builtin) and function.name == "zip" and len(node.args) == 1 and node.args[0].star == "*":
         rows = expressions.evaluate(it, node.args[0].value)
-        if builtins.exact_items(it, rows, None) is None:
-            return builtins.zip_of_many(it, rows, site)
+        if iteration.exact_items(rows) is None:
+            return iteration.zip_of_many(it, rows)
     args, kwargs, loose = arguments(it, node.args)
+    if it.attempts:
+        exits.note_call(it, function, [*args, *kwargs.values()])
     if loose is not None:
         kwargs["%other"] = loose
     return call(it, function, args, kwargs, site)
@@ -84,7 +91,7 @@ def arguments(it: Interpreter, given: tuple[r.Arg, ...]) -> tuple[list[Value], d
     for arg in given:
         value = expressions.evaluate(it, arg.value)
         if arg.star == "*":
-            known = builtins.exact_items(it, value, None)
+            known = iteration.exact_items(value)
             if known is None:
                 loose = element(it, value)
             else:
@@ -109,9 +116,9 @@ def call(it: Interpreter, function: Value, args: list[Value], kwargs: dict[str, 
     if isinstance(function, Function):
         return call_function(it, function, args, kwargs, site)
     if isinstance(function, Bound):
-        intrinsics.stepping(it, function.function, function.receiver, site)
+        gradients.stepping(it, function.function, function.receiver, site)
         if isinstance(function.function, Foreign):
-            if not is_harmless(function.function.name):
+            if not packages.is_harmless(function.function.name):
                 hand_over(it, function.receiver, site)
             return call_unknown(it, function.function, args, kwargs, site)
         return call(it, function.function, [function.receiver, *args], kwargs, site)
@@ -128,24 +135,44 @@ def call(it: Interpreter, function: Value, args: list[Value], kwargs: dict[str, 
             for option in function.options
             if not (isinstance(option, Const) and option.value is None)
         ]
+        if function.test is not None and len(sides) == 2:
+            made: list[Value] = []
+            result = it.branches([(lambda side=side: _kept(made, side())) for side in sides])  # type: ignore[misc]
+            return decided(result, function.test, *made) if len(made) == 2 else result
         return it.branches(sides) if sides else Data(NOTHING)
     if isinstance(function, Instance):
         method = function.cls.lookup("__call__")
         if method is not None:
             return call(it, bind(function, method), args, kwargs, site)
-    if isinstance(function, Sequence) and function.kind == "namedtuple type":
-        return builtins.make_named_tuple(it, function, args, kwargs, site)
     return call_unknown(it, function, args, kwargs, site)
 
 
-def call_unknown(it: Interpreter, function: Value, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+def _kept(made: list[Value], value: Value) -> Value:
+    made.append(value)
+    return value
+
+
+def call_unknown(
+    it: Interpreter,
+    function: Value,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    site: Site,
+    *,
+    seeds: bool | None = None,
+) -> Value:
+    """Call what was not read. `seeds`: may it seed the generators? None: as what it is given says."""
     name = function.name if isinstance(function, Foreign) else ""
     plain = isinstance(function, Data) and (function.facts.place.is_replicate or function.facts.type == "str")
     if isinstance(function, Data) and plain and not function.facts.grad:
         # A method of a text, an option or a configuration (`args.arch.split("_")`): it reaches nothing else.
         facts = tensors.elementwise([expressions.facts_of(it, value) for value in (function, *args, *kwargs.values())])
-        return Data(facts_.replace(tensors.unknown_result([facts]), place=facts.place), site)
-    harmless = is_harmless(name)
+        result = Data(facts_.replace(tensors.unknown_result([facts]), place=facts.place), site)
+        makes = function.state.get("makes")
+        if makes is not None:
+            result = Data(facts_.replace(result.facts, type="str"), site)
+        return Sequence(None, "list", result, site=site) if makes == "texts" else result
+    harmless = packages.is_harmless(name)
     if isinstance(function, Data):
         harmless = "harmless" in function.state  # a method of what such a package returned
     given = [*args, *kwargs.values()]
@@ -157,8 +184,12 @@ def call_unknown(it: Interpreter, function: Value, args: list[Value], kwargs: di
             hand_over(it, owner, site)
         note_weights(it, given, site)
         it.unread_calls += 1
-        it.note_unknown(f"a call of {name}" if name else "a call of an unknown function")
-        intrinsics.note_unknown_call(it, name)
+        if any(guard.facts.differs for guard in it.guards):
+            it.record("unread call", site)
+        it.note_unknown(f"a call of {name}" if name else "a call of an unknown function", site)
+        randomness.note_unread_call(it, given, seeds)
+    # A list that was handed over may come back sorted.
+    given = [listings.in_order(value) if isinstance(value, Sequence) else value for value in given]
     operands = [expressions.facts_of(it, value) for value in given if not isinstance(value, Const)]
     if isinstance(function, Data) and (function.facts.sources or not function.facts.place.is_unknown):
         operands.append(function.facts)
@@ -188,20 +219,16 @@ def hand_over(it: Interpreter, receiver: Value, site: Site) -> None:
             element = Data(NOTHING, site) if some is None else join(some, Data(NOTHING, site))
             it.trail.set(value.state, "content", Content(None, element))
         elif isinstance(value, Mapping):
-            builtins.put(it, value, Data(NOTHING), Data(NOTHING, site))
+            mappings.put(it, value, Data(NOTHING), Data(NOTHING, site))
 
 
 def note_weights(it: Interpreter, given: list[Value], site: Site) -> None:
     """Record that weights (or an optimizer) are in the hands of code that was not read: it may change the gradients."""
     for value in given:
-        owners = intrinsics.owners_of(it, value)
-        if any(o is None or (isinstance(o, Instance) and intrinsics.holds_weights(o)) for o in owners):
+        owners = weights.owners_of(it, value)
+        if any(map(weights.are_weights, owners)):
             it.record("handed over", site, frozen=it.machine.get("no grad") is True)
             return
-
-
-def is_harmless(name: str) -> bool:
-    return name.partition(".")[0] in builtins.HARMLESS_PACKAGES
 
 
 def escape(it: Interpreter, value: Value, site: Site, depth: int = 0) -> None:
@@ -229,30 +256,34 @@ def escape(it: Interpreter, value: Value, site: Site, depth: int = 0) -> None:
 def call_function(
     it: Interpreter, function: Function, args: list[Value], kwargs: dict[str, Value], site: Site
 ) -> Value:
-    from dpcheck.execution.interpreter import Completion, Frame
+    from dpcheck.execution.interpreter import Frame
 
     record = function.record
     unit = function.scope.unit
     if len(it.frames) > _DEEPEST_CALL:
-        return call_unknown(it, Foreign(f"{unit.name}.{function.name}"), args, kwargs, site)
+        return call_unknown(it, Foreign(f"{unit.name}.{function.name}"), args, kwargs, site, seeds=True)
     if _recurs(it, function, args[0] if args else None):
-        it.note_unknown("a call nested too deeply")
+        it.note_unknown(f"a call of {function.name} from within itself", site)
         return Data(NOTHING)
     spent = it.spent.setdefault(id(record), [0, 0])
-    if spent[0] >= _MOST_CALLS and spent[1] > _MOST_STEPS_A_FUNCTION and not unit.is_stub:
-        it.note_unknown("a function that takes too many steps")
-        if function.name == "forward" and args and isinstance(args[0], Instance) and intrinsics.holds_weights(args[0]):
+    # A function that costs much is cut where it would leave too little for the others: a small program has no such.
+    most = max(_MOST_STEPS_A_FUNCTION, it.steps_left // _SHARE)
+    if spent[0] >= _MOST_CALLS and spent[1] > most and not unit.is_stub:
+        it.note_unknown(f"a call of {function.name}, which takes too many steps", site)
+        if function.name == "forward" and args and isinstance(args[0], Instance) and weights.holds_weights(args[0]):
             # It was seen to be a layer like others: it makes something of its input, and hands on nothing.
             given = [v for v in (*args[1:], *kwargs.values()) if not isinstance(v, Const)]
             facts = tensors.unknown_result([expressions.facts_of(it, v) for v in given])
             return Data(tensors.recorded(it, tensors.of_unread_object(facts, inside_module=True)), site)
-        return call_unknown(it, Foreign(f"{unit.name}.{function.name}"), args, kwargs, site)
+        seeds = id(record) in it.seeders
+        return call_unknown(it, Foreign(f"{unit.name}.{function.name}"), args, kwargs, site, seeds=seeds)
     spent[0] += 1
-    before = it.steps
+    before, seedings = it.steps, it.seedings
     scope = Scope(unit, function.scope, function.scope.globals)
     bind_parameters(it, function, scope, args, kwargs)
     user_site = site if unit.is_stub else None
     frame = Frame(unit, scope, user_site, function)
+    frame.path = (*it.path, site)
     frame.receiver = args[0] if args and function.owner is not None else None
     if isinstance(record, r.Lambda):
         scope.function_locals = frozenset(p.name for p in record.params)
@@ -268,25 +299,62 @@ def call_function(
         frame.returns = []
         frame.left = []
         it.frames.append(frame)
-        depth = len(it.guards)
+        depth = frame.entered = len(it.guards)
         try:
             completion = it.block(record.body)
         finally:
             it.frames.pop()
             del it.guards[depth:]
+            exits.rejoin(it, frame)
             spent[1] += it.steps - before
-        for writes in frame.left:
-            it.trail.merge([writes, {}])
-        result: Value | None = None
-        for value in frame.returns:
-            result = value if result is None else join(result, value)
-        if result is None or (completion is Completion.NORMAL and frame.returns):
-            return NONE if result is None else join(result, NONE)
-        return result
+            if it.seedings > seedings:
+                it.seeders.add(id(record))
+        for departure in frame.left:
+            it.trail.merge([departure.writes, {}], differs=departure.differs)
+        if completion.is_end and not frame.returns and on_yield is None:
+            return unreturned(it, function, completion, args, kwargs, site)
+        returned = frame.returns if frame.returns and completion is not Completion.NORMAL else [*frame.returns, NONE]
+        result = _by_guard(frame, join_all(returned), returned)
+        return cast(Value, differing(result, frame.differs)) if frame.differs and not same_states(returned) else result
 
     if record.generator:
         return Generator(lambda on_yield: void(execute(on_yield)))
     return execute(None)
+
+
+def _by_guard(frame: Frame, result: Value, returned: list[Value]) -> Value:
+    """What a function returns from two places, with the test noted that decides which of them it is."""
+    if len(returned) != 2:
+        return result
+    one, other = (frame.deciding.get(id(value), ()) for value in returned)
+    if not one or not other or one[:-1] != other[:-1] or one[-1].site != other[-1].site:
+        return result
+    guard = one[-1]
+    if guard.test is None or guard.holds is other[-1].holds:
+        return result
+    yes, no = returned if guard.holds else reversed(returned)
+    if not guard.holds:
+        result = join(yes, no)
+    return cast(Value, decided(result, guard.test, yes, no))
+
+
+def unreturned(
+    it: Interpreter, function: Function, completion: Completion, args: list[Value], kwargs: dict[str, Value], site: Site
+) -> Value:
+    """A call that comes to no return. An abstract method stands for one of a class that was not read."""
+    if completion is Completion.EXIT or (completion is Completion.RAISE and it.may_fail):
+        raise PathEndedError(completion)
+    if function.owner is not None and args:
+        hand_over(it, args[0], site)
+    return call_unknown(it, Foreign(f"{function.scope.unit.name}.{function.name}"), args, kwargs, site)
+
+
+def apart(it: Interpreter, function: Value, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    """A call in a process of its own: when that ends, this one goes on."""
+    try:
+        return call(it, function, args, kwargs, site)
+    except PathEndedError:
+        return NONE
 
 
 def _recurs(it: Interpreter, function: Function, receiver: Value | None) -> bool:
@@ -358,10 +426,7 @@ def _super(it: Interpreter, node: r.Call) -> Value:
 
 
 def instantiate(it: Interpreter, cls: Class, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-    special = builtins.instantiate_special(it, cls, args, kwargs, site)
-    if special is not None:
-        return special
-    instance = Instance(cls, site, key=len(it.frames))
+    instance = Instance(cls, site, key=it.path)
     constructor = cls.lookup("__new__")
     if constructor is not None and isinstance(constructor, (StaticMethod, Builtin, Function)):
         made = call(
@@ -379,19 +444,24 @@ def instantiate(it: Interpreter, cls: Class, args: list[Value], kwargs: dict[str
         for value in (*args, *kwargs.values()):
             escape(it, value, site)
         it.trail.set(instance.attrs, "%opaque", TRUE)
-    intrinsics.constructing(it, instance, site)
-    if initialize is not None:
-        call(it, bind(instance, initialize), args, kwargs, site)
-    else:
-        builtins.fill_fields(it, instance, args, kwargs)
-    intrinsics.constructed(it, instance, site)
+    under_way = len(it.building)
+    weights.constructing(it, instance)
+    try:
+        if initialize is not None:
+            call(it, bind(instance, initialize), args, kwargs, site)
+        else:
+            classes.fill_fields(it, instance, args, kwargs)
+    except PathEndedError:
+        del it.building[under_way:]
+        raise
+    weights.constructed(it, instance, site)
     return instance
 
 
 def decorate(it: Interpreter, decorator: Value, function: Value, site: Site) -> Value:
     """The decorated function. A decorator that was not read is taken to leave the behaviour as it is."""
     if isinstance(decorator, Builtin):
-        special = builtins.DECORATORS.get(decorator.name)
+        special = classes.DECORATORS.get(decorator.name)
         if special is not None:
             return special(function)
     if isinstance(decorator, Bound) and isinstance(decorator.receiver, Property):
@@ -431,7 +501,7 @@ def attribute(it: Interpreter, value: Value, name: str, site: Site) -> Value:
             return bind(value, found) if isinstance(found, (ClassMethod, StaticMethod)) else found
         if name == "__name__":
             return Const(value.name)
-        special = builtins.class_attribute(it, value, name, site)
+        special = classes.class_attribute(value, name, site)
         return special if special is not None else Data(NOTHING)
     if isinstance(value, Choice):
         result: Value | None = None
@@ -461,7 +531,7 @@ def attribute(it: Interpreter, value: Value, name: str, site: Site) -> Value:
     if isinstance(value, Property):
         return Bound(Builtin(f"property {name}", lambda *_: NONE), value)
     if isinstance(value, (Sequence, Mapping, Const, Generator)):
-        return builtins.method(it, value, name, site)
+        return methods.method(it, value, name, site)
     if isinstance(value, Data):
         return tensors.attribute(it, value, name, site)
     return Data(NOTHING)
@@ -472,7 +542,7 @@ def _instance_attribute(it: Interpreter, value: Instance, name: str, site: Site)
     if own is None and "%chosen" in value.attrs and isinstance(value.cls.lookup(name), Const):
         own = value.cls.lookup(name)
     if own is not None and isinstance(own, Const) and "%chosen" in value.attrs:
-        own = intrinsics.chosen(own, site)
+        own = chosen(own, site)
         value.attrs[name] = own
     if own is not None:
         return it.unified.get(own, own) if it.unified else own
@@ -487,12 +557,13 @@ def _instance_attribute(it: Interpreter, value: Instance, name: str, site: Site)
         return Mapping({k: v for k, v in value.attrs.items() if not k.startswith("%")})
     fallback = value.cls.lookup("__getattr__")
     if fallback is not None:
-        return call(it, bind(value, fallback), [Const(name)], {}, site)
+        with contextlib.suppress(PathEndedError), it.alternative():  # an AttributeError: it may be there all the same
+            return call(it, bind(value, fallback), [Const(name)], {}, site)
     result = Data(NOTHING, site)
     if value.cls.is_opaque or "%opaque" in value.attrs:
         result.state["method of"] = value
     else:
-        it.note_unknown("an attribute that nothing sets")
+        it.note_unknown(f"the attribute {name} of {value.cls.name}, which nothing sets", site)
     value.attrs[name] = result
     return result
 
@@ -523,7 +594,7 @@ def _super_attribute(it: Interpreter, value: Super, name: str, site: Site) -> Va
 
 def _new(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
     """`object.__new__`."""
-    return Instance(args[0], site, key=len(it.frames)) if args and isinstance(args[0], Class) else Data(NOTHING)
+    return Instance(args[0], site, key=it.path) if args and isinstance(args[0], Class) else Data(NOTHING)
 
 
 def _opaque_init(it: Interpreter, receiver: Value, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
@@ -532,7 +603,7 @@ def _opaque_init(it: Interpreter, receiver: Value, args: list[Value], kwargs: di
             for value in (*args, *kwargs.values()):
                 escape(it, value, site)
         else:
-            builtins.fill_fields(it, receiver, args, kwargs)
+            classes.fill_fields(it, receiver, args, kwargs)
     return NONE
 
 
@@ -542,7 +613,8 @@ def set_attribute(it: Interpreter, owner: Value, name: str, value: Value, site: 
         if isinstance(found, Property) and found.setter is not None:
             call(it, found.setter, [owner, value], {}, site)
             return
-        intrinsics.setting(it, owner, name, value, site)
+        weights.setting(it, owner, name, value, site)
+        value = states.kept(it, owner, name, value, site)
         it.trail.set(owner.attrs, name, value)
         if "%escaped" in owner.attrs:
             escape(it, value, site)
@@ -591,12 +663,14 @@ def iterate(it: Interpreter, value: Value, take: Callable[[Value], Value], site:
                 iterate(it, iterator, take, site)
                 return
         step = value.cls.lookup("__next__")
-        if step is not None:
-            take(call(it, bind(value, step), [], {}, site))
-            return
-        get = value.cls.lookup("__getitem__")
-        if get is not None:
-            take(call(it, bind(value, get), [expressions.counter(it, site)], {}, site))
+        found = step or value.cls.lookup("__getitem__")
+        if found is not None:
+            try:
+                with it.alternative():
+                    item = call(it, bind(value, found), [] if step else [expressions.counter(it, site)], {}, site)
+            except PathEndedError:
+                return  # a StopIteration, or an IndexError
+            take(item)
             return
         take(Data(NOTHING))
     elif isinstance(value, Choice):
@@ -613,13 +687,13 @@ def iterate(it: Interpreter, value: Value, take: Callable[[Value], Value], site:
         for each in sides:
             each()
     elif isinstance(value, Sequence):
-        found = element_of(value.content)
+        found = listings.of_set(it, value, site)
         if found is not None:
             take(found)
     elif isinstance(value, Mapping):
-        take(builtins.key_of(it, value))
+        take(mappings.key_of(value))
     elif isinstance(value, Data):
-        take(tensors.row(it, value, site))
+        take(tensors.row(value, site))
     elif isinstance(value, Const):
         if isinstance(value.value, str):
             take(Data(facts_.replace(facts_.CONSTANT, type="str")))
@@ -662,8 +736,11 @@ def element(it: Interpreter, value: Value) -> Value:
 # ---------------------------------------------------------------- context managers
 
 
-def enter(it: Interpreter, manager: Value, inside: Callable[[Value], Completion], site: Site) -> None:
-    """Execute a `with` block: what the manager does before, the block, what the manager does after."""
+def enter(it: Interpreter, manager: Value, inside: Callable[[Value], Completion], site: Site) -> bool:
+    """Execute a `with` block: what the manager does before, the block, what the manager does after.
+
+    Answers whether the manager may swallow an exception.
+    """
     if isinstance(manager, Generator):
         done: list[bool] = []
 
@@ -676,35 +753,59 @@ def enter(it: Interpreter, manager: Value, inside: Callable[[Value], Completion]
         manager.run(outside(it, take))
         if not done:
             inside(NONE)
-        return
+        return False
     if isinstance(manager, Instance):
         begin = manager.cls.lookup("__enter__") or manager.cls.lookup("__aenter__")
         end = manager.cls.lookup("__exit__") or manager.cls.lookup("__aexit__")
         value = call(it, bind(manager, begin), [], {}, site) if begin is not None else manager
         inside(value)
-        if end is not None:
-            call(it, bind(manager, end), [NONE, NONE, NONE], {}, site)
-        return
+        return end is not None and it.truth(call(it, bind(manager, end), [NONE, NONE, NONE], {}, site)) is not False
     if isinstance(manager, Choice):
         # Which context surrounds the block is not known: the block is executed once, inside each of them in turn.
         first, *others = [m for m in manager.options if not (isinstance(m, Const) and m.value is None)] or [NONE]
-        enter(it, first, lambda value: _inner(it, others, inside, value, site), site)
-        return
+        swallows: list[bool] = []
+        mark = it.trail.mark()
+
+        def within(value: Value) -> Completion:
+            _entered_perhaps(it, manager, first, mark)
+            return _inner(it, manager, others, inside, value, site, swallows)
+
+        swallows.append(enter(it, first, within, site))
+        return any(swallows)
     inside(manager if not isinstance(manager, Foreign) else Data(NOTHING))
+    return False
+
+
+def _entered_perhaps(it: Interpreter, choice: Choice, entered: Value, mark: Mark) -> None:
+    """Doubt what a manager set on objects since the mark: it was entered only if it is the one that was chosen."""
+    for write in it.trail.writes(mark).values():
+        if write.store is it.machine or not isinstance(write.old, Value) or not isinstance(write.new, Const):
+            continue
+        joined = join(write.old, write.new)
+        if choice.test is not None:
+            yes, no = (write.new, write.old) if entered is choice.options[0] else (write.old, write.new)
+            joined = decided(joined if yes is write.old else join(yes, no), choice.test, yes, no)
+        it.trail.set(write.store, write.key, joined)
 
 
 def _inner(
-    it: Interpreter, others: list[Value], inside: Callable[[Value], Completion], value: Value, site: Site
+    it: Interpreter,
+    choice: Choice,
+    others: list[Value],
+    inside: Callable[[Value], Completion],
+    value: Value,
+    site: Site,
+    swallows: list[bool],
 ) -> Completion:
-    from dpcheck.execution.interpreter import Completion
-
     if not others:
         return inside(value)
     outcome: list[Completion] = []
-    enter(it, others[0], lambda _: _keep(outcome, _inner(it, others[1:], inside, value, site)), site)
+    mark = it.trail.mark()
+
+    def within(_: Value) -> Completion:
+        _entered_perhaps(it, choice, others[0], mark)
+        outcome.append(_inner(it, choice, others[1:], inside, value, site, swallows))
+        return outcome[-1]
+
+    swallows.append(enter(it, others[0], within, site))
     return outcome[-1] if outcome else Completion.NORMAL
-
-
-def _keep(outcome: list[Completion], completion: Completion) -> Completion:
-    outcome.append(completion)
-    return completion

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dpcheck.execution import calls, intrinsics
+from dpcheck.execution import calls
+from dpcheck.execution.completion import PathEndedError
 from dpcheck.execution.facts import NOTHING, Site
 from dpcheck.execution.interpreter import Interpreter, OutOfBudgetError, StopIterationError
 from dpcheck.execution.run import TrainingRun
-from dpcheck.execution.values import Bound, Class, Const, Data, Function, Instance, ModuleValue, Scope, Value
+from dpcheck.execution.values import Bound, Class, Const, Data, Function, Instance, ModuleValue, Scope, Value, chosen
 from dpcheck.program import records as r
 
 if TYPE_CHECKING:
@@ -24,23 +25,35 @@ _DEEPEST_STACK = 12_000
 
 def execute(program: Program, units: Sequence[Unit]) -> Iterator[TrainingRun]:
     """One record for each entry point in these files that runs data-parallel."""
-    execution = Execution(program)
-    for part in (execution.script, execution.functions):
+    for part in Execution(program).parts:
         for unit in units:
             yield from part(unit)
 
 
 class Execution:
-    """Executes the entry points of a program: first its scripts, then the functions that no script reached."""
+    """Executes the entry points of a program: first its scripts, then the functions that no script reached.
+
+    `parts` are to be asked for every file in this order. `unfinished` are the runs that came to no end and showed
+    nothing data-parallel before that: nobody knows whether they are.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.parts = (self.script, self.console_scripts, self.functions)
+        self.unfinished: list[TrainingRun] = []
         self._reached: set[int] = set()
 
     def script(self, unit: Unit) -> Iterator[TrainingRun]:
         """The run of a file as `python file` would run it, if it does something and runs data-parallel."""
         if unit.module is not None and is_script(unit.module):
             yield from self._kept(execute_script(self.program, unit))
+
+    def console_scripts(self, unit: Unit) -> Iterator[TrainingRun]:
+        """The runs of the functions in a file that installed scripts call, as far as nothing has executed them yet."""
+        for name in self.program.console_scripts.get(unit, ()):
+            run = execute_console_script(self.program, unit, name, self._reached)
+            if run is not None:
+                yield from self._kept(run)
 
     def functions(self, unit: Unit) -> Iterator[TrainingRun]:
         """The runs of the public functions and methods in a file that contain a backward and were not executed yet."""
@@ -52,6 +65,8 @@ class Execution:
         self._reached.update(run.reached)
         if run.is_data_parallel:
             yield run
+        elif not run.complete:
+            self.unfinished.append(run)
 
 
 def execute_script(program: Program, unit: Unit) -> TrainingRun:
@@ -63,6 +78,45 @@ def execute_script(program: Program, unit: Unit) -> TrainingRun:
     scope.names["__file__"] = Const(unit.display)
     it.modules[unit.display] = ModuleValue(unit, scope)
     return _run(it, lambda: it.execute_module(unit, scope))
+
+
+def execute_console_script(
+    program: Program, unit: Unit, name: str, reached: Collection[int] = frozenset()
+) -> TrainingRun | None:
+    """Execute a function of a file as an installed script does, unless it is one of those that were `reached`."""
+    it = Interpreter(program, Site(unit.display, 0))
+    it.run.starts_group = True
+    written = definition(unit.module, name)
+    called: list[r.Record] = []
+
+    def start() -> None:
+        target: Value = it.module(unit)
+        for part in name.split("."):
+            target = calls.attribute(it, target, part, it.run.entry)
+        function = target.function if isinstance(target, Bound) else target
+        record: r.Record | None = written
+        if record is None and isinstance(function, Function) and not function.scope.unit.is_stub:
+            record = function.record  # imported from another file
+            it.run.entry = Site(function.scope.unit.display, record.at)
+        if record is not None and id(record) not in reached:
+            called.append(record)
+            calls.call(it, target, [], {}, it.run.entry)
+
+    if written is not None:
+        if id(written) in reached:
+            return None
+        it.run.entry = Site(unit.display, written.at)
+    run = _run(it, start)
+    return run if called else None
+
+
+def definition(module: r.Module | None, name: str) -> r.Function | None:
+    """The function `name`, or method `Class.name`, at the top level of a file."""
+    body: Sequence[r.Stmt] = module.body if module is not None else ()
+    *classes, last = name.split(".")
+    for each in classes:
+        body = next((s.body for s in body if isinstance(s, r.Class) and s.name == each), ())
+    return next((s for s in body if isinstance(s, r.Function) and s.name == last), None)
 
 
 def execute_function(program: Program, unit: Unit, owner: str | None, function: r.Function) -> TrainingRun:
@@ -78,7 +132,7 @@ def _run(it: Interpreter, start: Callable[[], None]) -> TrainingRun:
         start()
     except (OutOfBudgetError, RecursionError):
         it.run.complete = False
-    except StopIterationError:
+    except (StopIterationError, PathEndedError):
         pass
     finally:
         sys.setrecursionlimit(limit)
@@ -88,15 +142,25 @@ def _run(it: Interpreter, start: Callable[[], None]) -> TrainingRun:
 
 def is_script(module: r.Module) -> bool:
     """Does the module do something when it is run: a `__main__` block, or calls at its top level?"""
-    return any(_acts(statement) for statement in module.body)
+    return _acts(module.body) or any(_raises_what_is_called(statement) for statement in module.body)
 
 
-def _acts(statement: r.Stmt) -> bool:
-    if isinstance(statement, r.If):
-        return is_main_test(statement.test) or any(_acts(s) for s in (*statement.body, *statement.orelse))
-    if isinstance(statement, (r.For, r.While, r.With)):
-        return True
-    return isinstance(statement, r.Do) and isinstance(statement.value, r.Call)
+def _raises_what_is_called(statement: r.Stmt) -> bool:
+    """Is it `raise SystemExit(main())`?"""
+    raised = statement.value if isinstance(statement, r.Raise) else None
+    return isinstance(raised, r.Call) and any(isinstance(arg.value, r.Call) for arg in raised.args)
+
+
+def _acts(statements: Sequence[r.Stmt]) -> bool:
+    waiting = list(statements)  # no recursion: `elif` chains nest a thousand deep
+    while waiting:
+        statement = waiting.pop()
+        calls_something = isinstance(statement, r.Do) and isinstance(statement.value, r.Call)
+        if isinstance(statement, r.If) and not is_main_test(statement.test):
+            waiting += (*statement.body, *statement.orelse)
+        elif calls_something or isinstance(statement, (r.If, r.For, r.While, r.With)):
+            return True
+    return False
 
 
 def is_main_test(test: r.Expr) -> bool:
@@ -158,7 +222,7 @@ def _unknown_arguments(function: Value | None, skipped: int, site: Site) -> list
         return []
     params = [p for p in function.record.params if p.kind in ("pos", "any")][skipped:]
     return [
-        intrinsics.chosen(default, site)
+        chosen(default, site)
         if isinstance(default := function.defaults.get(p.name), Const)
         else default or Data(NOTHING)
         for p in params

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
-from dpcheck.execution import builtins, calls, tensors
+from dpcheck.execution import builtins, calls, divisions, packages, placement, tensors, weights
 from dpcheck.execution import facts as facts_
+from dpcheck.execution.builtins import iteration, mappings, reflection, sequences, subscripts
 from dpcheck.execution.facts import CONSTANT, NOTHING, Facts, Source, SourceKind
-from dpcheck.execution.trail import element_of, join
+from dpcheck.execution.trail import differing, element_of, join
 from dpcheck.execution.values import (
     FALSE,
     NONE,
@@ -56,6 +58,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "**": operator.pow,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"": lambda value: value, "r": repr, "s": str, "a": ascii}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -75,10 +78,10 @@ def evaluate(it: Interpreter, node: r.Expr) -> Value:
 
 
 def _name(it: Interpreter, node: r.Name) -> Value:
-    return lookup(it, node.id)
+    return lookup(it, node.id, node.at)
 
 
-def lookup(it: Interpreter, name: str) -> Value:
+def lookup(it: Interpreter, name: str, at: int) -> Value:
     scope: Scope | None = it.frame.scope
     while scope is not None:
         value = scope.names.get(name)
@@ -95,7 +98,7 @@ def lookup(it: Interpreter, name: str) -> Value:
     found = builtins.find(it, name)
     if found is not None:
         return found
-    it.note_unknown("a name that nothing defines")
+    it.note_unknown(f"the name {name}, which nothing defines", it.site(at))
     return Data(NOTHING)
 
 
@@ -127,7 +130,7 @@ def assign(it: Interpreter, target: r.Expr, value: Value) -> None:
     elif isinstance(target, r.Attr):
         calls.set_attribute(it, evaluate(it, target.value), target.name, value, it.site(target.at))
     elif isinstance(target, r.Item):
-        builtins.set_item(it, evaluate(it, target.value), _index(it, target.index), value, it.site(target.at))
+        subscripts.set_item(it, evaluate(it, target.value), _index(it, target.index), value, it.site(target.at))
     elif isinstance(target, r.Seq):
         for part, item in zip(target.items, unpack(it, value, target.items), strict=True):
             assign(it, part.value if isinstance(part, r.Star) else part, item)
@@ -138,7 +141,7 @@ def assign(it: Interpreter, target: r.Expr, value: Value) -> None:
 def delete(it: Interpreter, target: r.Expr) -> None:
     """`del target`, of entries and attributes. A name that is gone is not asked for again."""
     if isinstance(target, r.Item):
-        builtins.delete_item(it, evaluate(it, target.value), _index(it, target.index))
+        subscripts.delete_item(it, evaluate(it, target.value), _index(it, target.index))
     elif isinstance(target, r.Attr):
         owner = evaluate(it, target.value)
         if isinstance(owner, Instance):
@@ -157,7 +160,7 @@ def unpack(it: Interpreter, value: Value, targets: tuple[r.Expr, ...]) -> list[V
         for column in columns[1:]:
             result = [join(a, b) for a, b in zip(result, column, strict=True)]
         return result
-    items = builtins.exact_items(it, value, len(targets) if not stars else None)
+    items = iteration.exact_items(value, len(targets) if not stars else None)
     if items is not None:
         if not stars and len(items) == len(targets):
             return list(items)
@@ -175,15 +178,23 @@ def update(it: Interpreter, node: r.Update) -> None:
     site = it.site(node.at)
     for one in options(old):
         if isinstance(one, Data) and one.facts.type == "tensor" and not isinstance(old, Choice):
-            tensors.in_place(it, one, binary(it, node.op, one, value, site), site)
+            made = binary(it, node.op, one, value, site)
+            tensors.in_place(it, one, _accumulated(node.op, made), site)
             if one.facts.gradient_of and isinstance(node.target, r.Attr):
                 return
             assign(it, node.target, one)
             return
         if isinstance(one, Sequence) and one.kind == "list" and node.op == "+" and not isinstance(old, Choice):
-            builtins.extend(it, one, value)
+            sequences.extend(it, one, value)
             return
-    assign(it, node.target, binary(it, node.op, old, value, site))
+    assign(it, node.target, _accumulated(node.op, binary(it, node.op, old, value, site)))
+
+
+def _accumulated(op: str, made: Value) -> Value:
+    """What `total += value` leaves in `total`."""
+    if op == "+" and isinstance(made, Data) and made.facts.mean is not None:
+        made.state["facts"] = tensors.added(made.facts)  # a new value: nothing else has it yet
+    return made
 
 
 # ---------------------------------------------------------------- literals and displays
@@ -200,12 +211,36 @@ def _bytes(it: Interpreter, node: r.Bytes) -> Value:
 
 
 def _format(it: Interpreter, node: r.Format) -> Value:
-    parts = [evaluate(it, part) for part in node.parts]
+    parts = [as_text(evaluate(it, part)) for part in node.parts]
     texts = [str(part.value) for part in parts if isinstance(part, Const)]
     if len(texts) == len(parts) and sum(map(len, texts)) <= LONGEST_TEXT:
         return Const("".join(texts))
+    return _text_of(it, parts, node.at)
+
+
+def _field(it: Interpreter, node: r.Field) -> Value:
+    """The text that an f-string has for a value with a conversion or a format."""
+    value = evaluate(it, node.value)
+    spec = [evaluate(it, part) for part in node.spec]
+    texts = [str(part.value) for part in spec if isinstance(part, Const)]
+    if isinstance(value, Const) and len(texts) == len(spec) and is_plain_format("".join(texts)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return Const(format(_CONVERSIONS[node.conversion](value.value), "".join(texts)))
+    return _text_of(it, [value, *spec], node.at)
+
+
+def _text_of(it: Interpreter, parts: list[Value], at: int) -> Data:
+    """A text that is made of these and is not known."""
     facts = tensors.elementwise([facts_of(it, part) for part in parts])
-    return Data(facts_.replace(facts, type="str", grad=False, terms=()), it.site(node.at))
+    result = Data(facts_.replace(facts, type="str", grad=False, terms=()), it.site(at))
+    result.identity = ("text", *(part.value if isinstance(part, Const) else _identity(part) for part in parts))
+    return result
+
+
+def as_text(value: Value) -> Value:
+    """The text that an object is known by, as a path is; any other value as it is."""
+    held = value.attrs.get("%facts") if isinstance(value, Instance) else None
+    return held if isinstance(held, Const) or (isinstance(held, Data) and held.facts.type == "str") else value
 
 
 def _seq(it: Interpreter, node: r.Seq) -> Value:
@@ -215,7 +250,7 @@ def _seq(it: Interpreter, node: r.Seq) -> Value:
     for part in node.items:
         if isinstance(part, r.Star):
             inner = evaluate(it, part.value)
-            known = builtins.exact_items(it, inner, None)
+            known = iteration.exact_items(inner)
             if known is None:
                 exact = False
                 loose = calls.element(it, inner) if loose is None else join(loose, calls.element(it, inner), widen=True)
@@ -225,7 +260,7 @@ def _seq(it: Interpreter, node: r.Seq) -> Value:
             items.append(evaluate(it, part))
     site = it.site(node.at)
     if exact:
-        return builtins.set_of(items, site) if node.kind == "set" else Sequence(items, node.kind, site=site)
+        return sequences.set_of(items, site) if node.kind == "set" else Sequence(items, node.kind, site=site)
     element = element_of(Content(items))
     return Sequence(None, node.kind, join(element, loose, widen=True) if element and loose else loose, site=site)
 
@@ -235,9 +270,9 @@ def _dict(it: Interpreter, node: r.Dict) -> Value:
     for item in node.items:
         value = evaluate(it, item.value)
         if item.key is None:
-            builtins.update_mapping(it, result, value)
+            mappings.update(it, result, value)
         else:
-            builtins.put(it, result, evaluate(it, item.key), value)
+            mappings.put(it, result, evaluate(it, item.key), value)
     return result
 
 
@@ -259,6 +294,7 @@ def _collected(it: Interpreter, node: r.Comp, kind: str) -> Value:
 
     frame = it.frame
     inner = Frame(frame.unit, Scope(frame.unit, frame.scope, frame.scope.globals), frame.user_site, frame.function)
+    inner.path = (*it.path, None)
     inner.owner = frame.owner
     inner.receiver = frame.receiver
     inner.on_yield = frame.on_yield
@@ -276,39 +312,49 @@ def _collected(it: Interpreter, node: r.Comp, kind: str) -> Value:
         def clause(index: int, iterable: Value) -> None:
             nonlocal exact, length
             part = node.clauses[index]
-            items = builtins.exact_items(it, iterable, None)
+            items = iteration.exact_items(iterable)
             if items is not None and len(items) <= _LONGEST_EXACT:
-                for item in list(items):
-                    one(index, part, item)
+                it.each(list(items), lambda item: one(index, part, item))
                 return
+            made = len(pairs)
+            numbers = iteration.few_numbers(iterable)
+            if numbers and index + 1 == len(node.clauses) and node.key is None and not part.tests:
+
+                def turns() -> Iterator[Value]:
+                    """A short range: if what the first turn makes has weights, the others make others."""
+                    yield calls.element(it, iterable)
+                    if isinstance(first := pairs[-1][1], Instance) and weights.holds_weights(first):
+                        yield from numbers[1:]
+
+                it.each(turns(), lambda item: one(index, part, item))
+                if len(pairs) - made == len(numbers):
+                    return
             exact = False
-            known = builtins.length_facts(it, iterable)
+            known = iteration.length_facts(iterable)
             length = known if length is None else None
+            if len(pairs) > made:
+                return
+            calls.iterate(it, iterable, lambda element: one(index, part, element), site)
 
-            def take(element: Value) -> Value:
-                one(index, part, element)
-                return NONE
-
-            calls.iterate(it, iterable, take, site)
-
-        def one(index: int, part: r.Clause, item: Value) -> None:
+        def one(index: int, part: r.Clause, item: Value) -> Value:
             nonlocal exact, length
             assign(it, part.target, item)
             for test in part.tests:
                 value = evaluate(it, test)
                 truth = it.truth(value)
                 if truth is False:
-                    return
+                    return NONE
                 if truth is None:
                     exact = False
-                    length = tensors.filtered_length(it, facts_of(it, value), it.site(test.at))
+                    length = tensors.filtered_length(facts_of(it, value), it.site(test.at))
                 for narrowing in narrowings(it, test, value, True):
                     narrow(it, narrowing.node, narrowing.value)
             if index + 1 < len(node.clauses):
                 clause(index + 1, evaluate(it, node.clauses[index + 1].iter))
-                return
+                return NONE
             key = evaluate(it, node.key) if node.key is not None else None
             pairs.append((key, evaluate(it, node.element)))
+            return NONE
 
         clause(0, first)
     finally:
@@ -317,12 +363,17 @@ def _collected(it: Interpreter, node: r.Comp, kind: str) -> Value:
     if kind == "dict":
         result = Mapping(site=site)
         for key, value in pairs:
-            builtins.put(it, result, key or NONE, value)
+            mappings.put(it, result, key or NONE, value)
         return result
     values = [value for _, value in pairs]
     if exact:
         return Sequence(values, kind, site=site)
-    return Sequence(None, kind, element_of(Content(values)), length, site)
+    many = Sequence(None, kind, element_of(Content(values)), length, site)
+    count = length_of(it, first)
+    if kind == "list" and len(node.clauses) == 1 and not node.clauses[0].tests:
+        if isinstance(count, Const) or (isinstance(count, Data) and count.facts.place.is_replicate):
+            many.state["count"] = count
+    return many
 
 
 def _targets(node: r.Comp) -> set[str]:
@@ -361,7 +412,7 @@ def _slice(it: Interpreter, node: r.Slice) -> Value:
 
 def _item(it: Interpreter, node: r.Item) -> Value:
     value = evaluate(it, node.value)
-    return builtins.get_item(it, value, _index(it, node.index), it.site(node.at))
+    return subscripts.get_item(it, value, _index(it, node.index), it.site(node.at))
 
 
 def _binary(it: Interpreter, node: r.Binary) -> Value:
@@ -388,23 +439,31 @@ def binary(it: Interpreter, op: str, a: Value, b: Value, site: facts_.Site) -> V
             for x, y in pairs:
                 one = binary(it, op, x, y, site)
                 result = one if result is None else join(result, one)
-            return result or NONE
+            differs = tuple(why for one in (a, b) if isinstance(one, Choice) for why in one.differs)
+            return cast(Value, differing(result, differs)) if result is not None and differs else result or NONE
     if isinstance(a, Instance) or isinstance(b, Instance):
         return calls.operator_method(it, op, a, b, site)
     if isinstance(a, Sequence) or isinstance(b, Sequence):
-        found = builtins.sequence_operator(it, op, a, b, site)
+        found = sequences.operator(it, op, a, b, site)
         if found is not None:
             return found
     if isinstance(a, Mapping) and op == "|":
         merged = Mapping(dict(a.entries), a.other, site)
-        builtins.update_mapping(it, merged, b)
+        mappings.update(it, merged, b)
         return merged
     if op == "%" and isinstance(a, Const) and isinstance(a.value, str):
         parts = b.items if isinstance(b, Sequence) and b.kind == "tuple" else None
         if parts is not None and all(isinstance(part, Const) for part in parts):
             return _fold(op, a, Const(tuple([part.value for part in parts if isinstance(part, Const)])))
         return Data(facts_.replace(tensors.elementwise([facts_of(it, b)]), type="str"), site)
-    return tensors.binary(it, op, a, b, site)
+    return _made(tensors.binary(it, op, a, b, site), op, a, b)
+
+
+def _made(result: Value, op: str, *operands: Value) -> Value:
+    """The result, with what it was computed from, if it is a number or a test."""
+    if isinstance(result, Data) and result.facts.type != "tensor" and result not in operands:
+        result.made = (op, *operands)
+    return result
 
 
 def _fold(op: str, a: Const, b: Const) -> Value:
@@ -458,10 +517,10 @@ def negation(it: Interpreter, value: Value) -> Value:
     truth = it.truth(value)
     if truth is not None:
         return FALSE if truth else TRUE
-    facts = facts_of(it, value)
+    facts = facts_of_test(it, value)
     result = Data(facts_.replace(facts_.without_gradient(facts), type="bool"))
     result.identity = ("not", _identity(value))
-    return result
+    return _made(result, "not", value)
 
 
 def _identity(value: Value) -> object:
@@ -487,7 +546,7 @@ def _both(it: Interpreter, a: Value, b: Value) -> Value:
             return FALSE
         if truth is True:
             return second
-    return Data(tensors.elementwise([facts_of(it, a), facts_of(it, b)]))
+    return _made(Data(tensors.elementwise([facts_of(it, a), facts_of(it, b)])), "and", a, b)
 
 
 def compare(it: Interpreter, op: str, a: Value, b: Value, site: facts_.Site) -> Value:
@@ -496,8 +555,11 @@ def compare(it: Interpreter, op: str, a: Value, b: Value, site: facts_.Site) -> 
         if same is not None:
             return Const(same == (op in ("is", "==")))
         if _is_none(a) or _is_none(b):
-            result = Data(tensors.test_facts([facts_of(it, x) for x in (a, b) if not _is_none(x)]), site)
             other = b if _is_none(a) else a
+            # Whether there is a value says nothing of what it holds.
+            presence = other.differs if isinstance(other, Choice) else ()
+            facts = tensors.test_facts([facts_of(it, x) for x in (a, b) if not _is_none(x)])
+            result = Data(facts_.replace(facts, differs=presence), site)
             result.identity = ("none" if op in ("is", "==") else "some", _identity(other))
             return result
     if isinstance(a, Const) and isinstance(b, Const):
@@ -509,13 +571,14 @@ def compare(it: Interpreter, op: str, a: Value, b: Value, site: facts_.Site) -> 
         except Exception:
             return Data(CONSTANT)
     if op in ("in", "not in"):
-        found = builtins.contains(it, a, b)
+        found = subscripts.contains(it, a, b)
         if found is not None:
             return Const(found == (op == "in"))
-    truth = tensors.rank_comparison(it, op, a, b)
+    truth = tensors.rank_comparison(op, a, b)
     if truth is not None:
         return Const(truth)
-    return tensors.compare(it, op, a, b, site)
+    divisions.tested(it, op, a, b, site)
+    return _made(tensors.compare(it, op, a, b, site), op, a, b)
 
 
 def equal(it: Interpreter, a: Value, b: Value, identity: bool = False) -> bool | None:
@@ -565,10 +628,13 @@ def _logic(it: Interpreter, node: r.Logic) -> Value:
 
     sides = (short, right) if node.op == "or" else (right, short)
     value = it.choose(node.left, left, *sides)
+    if not rights:
+        return value
     if it.truth(left) is not None or not all(isinstance(v, (Data, Const)) for v in (left, rights[-1])):
         return value
-    combined = Data(tensors.test_facts([facts_of(it, left), facts_of(it, rights[-1])]))
+    combined = Data(tensors.test_facts([facts_of_test(it, left), facts_of_test(it, rights[-1])]))
     combined.identity = (node.op, _identity(left), rights[-1])
+    combined.made = (node.op, left, rights[-1])
     return combined if facts_of(it, left).type in ("bool", "") else value
 
 
@@ -606,6 +672,8 @@ def _yield(it: Interpreter, node: r.Yield) -> Value:
     on_yield = it.frame.on_yield
     if on_yield is None:
         return NONE
+    if not it.frame.unit.is_stub and not node.from_:
+        it.record("yield", it.site(node.at), it.frame.receiver, value=value)
     if node.from_:
         calls.iterate(it, value, on_yield, it.site(node.at))
         return NONE
@@ -640,14 +708,28 @@ def facts_of(it: Interpreter, value: Value) -> Facts:
         for option in value.options:
             one = facts_of(it, option)
             result = one if result is None else facts_.join(result, one)
+        if result is not None and value.differs:
+            differs = tuple(dict.fromkeys((*result.differs, *value.differs)))
+            place = placement.RATIO if result.place.is_replicate else result.place
+            return facts_.replace(result, place=place, differs=differs)
         return result or NOTHING
     if isinstance(value, (Sequence, Mapping)):
-        element = element_of(value.content) if isinstance(value, Sequence) else builtins.any_entry(value)
+        element = element_of(value.content) if isinstance(value, Sequence) else mappings.any_entry(value)
         return facts_.replace(facts_of(it, element), type="") if element is not None else CONSTANT
     if isinstance(value, Instance):
         held = value.attrs.get("%facts")
-        return held.facts if isinstance(held, Data) else NOTHING
+        return facts_of(it, held) if isinstance(held, (Const, Data)) else NOTHING
     return NOTHING
+
+
+def facts_of_test(it: Interpreter, value: Value) -> Facts:
+    """What is known of the truth of a value: a list is true by its length, whatever is in it."""
+    facts = facts_of(it, value)
+    if isinstance(value, (Sequence, Mapping)) and facts.differs:
+        length = value.length if isinstance(value, Sequence) else None
+        uneven = length is not None and length.total.is_uneven
+        return facts_.replace(facts, differs=length.differs if length is not None and uneven else ())
+    return facts
 
 
 def truth(it: Interpreter, value: Value) -> bool | None:
@@ -758,7 +840,7 @@ def narrowings(it: Interpreter, node: r.Expr, test: Value, holds: bool) -> list[
         classes = evaluate(it, node.args[1].value)
 
         def keep(option: Value) -> bool:
-            return builtins.is_instance(it, option, classes) is not (not holds)
+            return reflection.is_instance(it, option, classes) is not (not holds)
 
     if subject is None or keep is None:
         return []
@@ -777,7 +859,7 @@ def narrowings(it: Interpreter, node: r.Expr, test: Value, holds: bool) -> list[
 def _peek(it: Interpreter, node: r.Expr) -> Value | None:
     """The value of a variable or attribute, without the effects of a property."""
     if isinstance(node, r.Name):
-        return lookup(it, node.id)
+        return lookup(it, node.id, node.at)
     if isinstance(node, r.Attr):
         owner = _peek(it, node.value)
         if isinstance(owner, Instance):
@@ -801,7 +883,7 @@ def narrow(it: Interpreter, node: r.Expr, value: Value) -> None:
 def is_harmless_base(base: Value) -> bool:
     """A foreign base class that adds nothing a training run depends on (typing, abc, enum …)."""
     if isinstance(base, Foreign):
-        return base.name.partition(".")[0] in builtins.HARMLESS_PACKAGES
+        return packages.is_harmless(base.name)
     return isinstance(base, Builtin)
 
 
@@ -840,6 +922,7 @@ _EXPRESSIONS: dict[type, Callable[[Interpreter, Any], Value]] = {
     r.Const: _const,
     r.Bytes: _bytes,
     r.Format: _format,
+    r.Field: _field,
     r.Attr: _attr,
     r.Item: _item,
     r.Slice: _slice,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcheck.execution import placement
 from dpcheck.execution.placement import REPLICATE, UNKNOWN, Placement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dpcheck.execution.values import Value
 
 
 class Site(NamedTuple):
-    """A record of the program: the file (as it is shown) and the record's number in it."""
+    """A record of the program: the file (as it is shown) and the record's number in it, 0 for the file itself."""
 
     path: str
     at: int
@@ -93,19 +96,47 @@ class SourceKind(enum.Enum):
     OPTION = "option"
     LISTING = "listing"
     TIME = "time"
+    STATE = "state"
+    PARAMETER = "parameter"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Something that a value was computed from; compared by identity. `of` is the loader, module, random state …
+    """Something that a value was computed from; compared by identity. `of` is the loader, module, random state, what
+    was written into the state of an object …
 
-    `loops` are those inside which a draw happened.
+    `loops` are those inside which a draw happened. `serial` counts sources as they are made: sets of them, and what is
+    told first, come out in one order in every run.
     """
 
     kind: SourceKind
     site: Site | None = None
     of: Any = None
     loops: tuple[Any, ...] = ()
+    serial: int = dataclasses.field(default_factory=itertools.count().__next__, repr=False)
+
+    def __hash__(self) -> int:
+        return self.serial
+
+
+class Difference(NamedTuple):
+    """What makes a value another one on each rank: the rank's number (`RANK`, `LOCAL_RANK`), the examples that it was
+    given (`LOADER`, with the loader in `of`, if there is one), a clock or a draw.
+    """
+
+    kind: SourceKind
+    site: Site | None
+    of: Any = None
+
+
+_MOST_DIFFERENCES = 4
+_OF_RANKS = frozenset((SourceKind.RANK, SourceKind.LOCAL_RANK))
+
+
+def differences(operands: Iterable[Facts]) -> tuple[Difference, ...]:
+    """What makes a value differ between ranks that is computed from these."""
+    found = dict.fromkeys(difference for operand in operands for difference in operand.differs)
+    return tuple(found)[:_MOST_DIFFERENCES]
 
 
 class Scaling(NamedTuple):
@@ -155,6 +186,16 @@ class Coupling(NamedTuple):
     loss: Site
 
 
+class Mean(NamedTuple):
+    """Where a number was divided by a count that differs from rank to rank and from batch to batch. `added`: such
+    means have been added up since.
+    """
+
+    site: Site
+    count: Even  # type: ignore[assignment]  # not the method of tuples
+    added: bool = False
+
+
 class Modulus(NamedTuple):
     """What a counter is divided by where its remainder is taken."""
 
@@ -177,7 +218,8 @@ class Facts:
     collective that a part of it went through without gradient. `coupled`: where the examples of this rank's batch met
     each other, `axis` the dimension that counts them. `modulus`: what a counter was divided by, for
     the remainder and what is tested of it. `opaque`: a function that was not read had what carries gradient in hand,
-    and may have exchanged it between the ranks.
+    and may have exchanged it between the ranks. `differs`: why the value is known to differ between the ranks; nothing
+    is said of one that has none. `mean`: the number is a mean, and other ranks and batches have one of other weight.
     """
 
     place: Placement = UNKNOWN
@@ -204,12 +246,20 @@ class Facts:
     detached: Cut | None = None
     coupled: Coupling | None = None
     axis: int = 0
+    differs: tuple[Difference, ...] = ()
+    mean: Mean | None = None
 
     def has(self, kind: SourceKind) -> bool:
         return any(source.kind is kind for source in self.sources)
 
     def of_kind(self, kind: SourceKind) -> list[Source]:
-        return [source for source in self.sources if source.kind is kind]
+        found = [source for source in self.sources if source.kind is kind]
+        return sorted(found, key=lambda source: source.serial) if len(found) > 1 else found
+
+    @property
+    def by_number(self) -> bool:
+        """Does the value depend on which rank this is, not only on what the rank was given?"""
+        return any(difference.kind in _OF_RANKS for difference in self.differs)
 
     @property
     def elements(self) -> Even:
@@ -219,6 +269,8 @@ class Facts:
 
 CONSTANT = Facts(REPLICATE, lead=EVEN, rest=EVEN, total=EVEN, clean=True)
 NOTHING = Facts()
+INTEGER = dataclasses.replace(CONSTANT, type="int", ndim=0)
+"""A whole number that is the same on every rank."""
 
 
 def scale(term: Term, by: Facts, value: Value | None, site: Site, divides: bool) -> Term:
@@ -304,4 +356,18 @@ def join(a: Facts, b: Facts) -> Facts:
         detached=a.detached or b.detached,
         coupled=a.coupled or b.coupled,
         axis=a.axis if a.axis == b.axis else 0,
+        differs=_joined_differences(a, b),
+        mean=a.mean or b.mean,
     )
+
+
+def _joined_differences(a: Facts, b: Facts) -> tuple[Difference, ...]:
+    """Why a value differs that is `a` on one path and `b` on another: one is enough, unless the other may have been
+    made the same on purpose, or by code that was not read.
+    """
+    if not a.differs and not b.differs:
+        return ()
+    for one in (a, b):
+        if not one.differs and (one.reduced is not None or not one.place.is_replicate):
+            return ()
+    return differences((a, b))

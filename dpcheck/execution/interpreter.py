@@ -6,17 +6,20 @@ frameworks do is written in `dpcheck/frameworks/` and executed like the user's c
 
 from __future__ import annotations
 
-import enum
+import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Many
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from dpcheck.execution import calls, expressions, intrinsics
+from dpcheck.execution import calls, exits, expressions, intrinsics, randomness
 from dpcheck.execution import facts as facts_
-from dpcheck.execution.facts import NOTHING, Site, Source, SourceKind
-from dpcheck.execution.run import Event, Guard, Loop, TrainingRun
-from dpcheck.execution.trail import Mark, Trail, Writes, join
+from dpcheck.execution.builtins import exceptions, iteration
+from dpcheck.execution.completion import Completion, PathEndedError
+from dpcheck.execution.facts import NOTHING, Difference, Site, Source, SourceKind
+from dpcheck.execution.run import TRACED, Event, Guard, Loop, TrainingRun, Unknown
+from dpcheck.execution.trail import Mark, Trail, Writes, decided, differing, join
 from dpcheck.execution.values import (
     NONE,
     Builtin,
@@ -39,7 +42,7 @@ from dpcheck.program import records as r
 if TYPE_CHECKING:
     from dpcheck.program.link import Program, Unit
 
-_MOST_STEPS = 300_000
+_MOST_STEPS = 500_000
 _MOST_SECONDS = 8.0
 _LONGEST_UNROLL = 12
 _MOST_OBJECTS = 40
@@ -57,18 +60,34 @@ class StopIterationError(Exception):
         self.loop = loop
 
 
-class Completion(enum.Enum):
-    NORMAL = 0
-    RETURN = 1
-    BREAK = 2
-    CONTINUE = 3
-    RAISE = 4
+class Departure(NamedTuple):
+    """A path that left a block by `completion` while another went on: what it wrote since `mark`.
+
+    `differs`: why some ranks take it and others do not.
+    """
+
+    completion: Completion
+    writes: Writes
+    mark: Mark
+    differs: tuple[Difference, ...] = ()
+
+
+class Arm(NamedTuple):
+    """One side of a condition: how it ended, what it wrote and what was recorded on it."""
+
+    completion: Completion
+    writes: Writes
+    guard: Guard
+    events: list[Event]
 
 
 class Frame:
     """A running function, class body or module. `user_site`: the call in the user's code that led into a library."""
 
-    __slots__ = ("breaks", "function", "left", "on_yield", "owner", "receiver", "returns", "scope", "unit", "user_site")
+    __slots__ = (
+        "breaks", "deciding", "differs", "entered", "function", "guarded", "left", "on_yield", "owner", "passes",
+        "path", "receiver", "returns", "scope", "turns", "unit", "user_site",
+    )  # fmt: skip
 
     def __init__(self, unit: Unit, scope: Scope, user_site: Site | None, function: Function | None = None) -> None:
         self.unit = unit
@@ -78,8 +97,16 @@ class Frame:
         self.owner: Class | None = function.owner if function else None
         self.receiver: Value | None = None
         self.returns: list[Value] = []
-        self.left: list[Writes] = []
+        self.deciding: dict[int, tuple[Guard, ...]] = {}  # the guards under which each value is returned
+        self.left: list[Departure] = []
+        # The calls that led here, and the turns that each was made in; last the site of this one, None if it is none.
+        self.path: tuple[Any, ...] = ()
+        self.turns: list[int] = []  # of the loops under way that are executed turn by turn
+        self.guarded = 0  # so many bodies of `try` are under way
         self.breaks = False  # was the loop under way left by a break on some path?
+        self.passes: list[Loop] = []  # the loops under way, also those that are executed turn by turn
+        self.entered = 0  # so many guards stood when it was called
+        self.differs: tuple[Difference, ...] = ()  # why ranks return from different places
         self.on_yield: Callable[[Value], Value] | None = None
 
 
@@ -98,6 +125,9 @@ class Interpreter:
         self.frames: list[Frame] = []
         self.modules: dict[str, ModuleValue] = {}
         self.guards: list[Guard] = []
+        self.exits: list[tuple[Event, object]] = []  # those that have left what is under way, and what that is
+        self.attempts: list[exits.Attempt] = []  # the bodies of `try` under way
+        self.undecided: list[int] = []  # of each side of a condition under way, how many events came before it
         self.loops: list[Loop] = []
         self.fetching: list[Loop] = []  # the loops that are getting their next element, not executing their body
         self.assumed: dict[object, bool] = {}
@@ -107,18 +137,38 @@ class Interpreter:
         self.steps = 0
         self.deadline = time.process_time() + _MOST_SECONDS
         self.machine = Store()
-        self.building: list[tuple[Instance, intrinsics.RandomState, list[intrinsics.RandomState]]] = []
+        self.building: list[tuple[Instance, randomness.RandomState, list[randomness.RandomState]]] = []
         self.calling: list[Value] = []
         self.hooks: list[tuple[Data, Value, bool]] = []
         self.builtins: dict[str, Value] = {}
         self.exports: dict[str, frozenset[str]] = {}
         self.spent: dict[int, list[int]] = {}  # calls and steps of each function
+        self.seedings = 0  # how often generators were seeded, perhaps
+        self.seeders: set[int] = set()  # the functions in which that happened
 
     # ------------------------------------------------------------ where we are
 
     @property
     def frame(self) -> Frame:
         return self.frames[-1]
+
+    @property
+    def path(self) -> tuple[Any, ...]:
+        """Which execution of the code at hand this is. Passes of a loop that stand for all others are one."""
+        frame = self.frames[-1] if self.frames else None
+        return (frame.path, *frame.turns) if frame is not None else ()
+
+    def each(self, items: Iterable[Value], take: Callable[[Value], Value]) -> list[Value]:
+        """What `take` makes of the items, each in a turn of its own."""
+        turns = self.frames[-1].turns if self.frames else []
+        turns.append(0)
+        made: list[Value] = []
+        try:
+            for turns[-1], item in enumerate(items):
+                made.append(take(item))
+        finally:
+            turns.pop()
+        return made
 
     def site(self, at: int) -> Site:
         """The place of a record of the running function; inside a library, the user's call that led there."""
@@ -130,13 +180,20 @@ class Interpreter:
     def record(self, kind: str, site: Site, subject: Any = None, **details: Any) -> Event:
         if kind == "iterate":
             details["fetching"] = tuple(self.fetching)
+        elif kind in TRACED:
+            details["calls"] = tuple(frame.path[-1] if frame.path else None for frame in self.frames)
         event = Event(kind, site, subject, details, tuple(self.loops), tuple(self.guards), len(self.run.events))
         self.run.events.append(event)
         return event
 
-    def note_unknown(self, reason: str) -> None:
+    def note_unknown(self, reason: str, site: Site) -> None:
         if not self.rehearsals:
-            self.run.unknowns[reason] = self.run.unknowns.get(reason, 0) + 1
+            known = self.run.unknowns.get(reason)
+            self.run.unknowns[reason] = Unknown(1, site) if known is None else Unknown(known.times + 1, known.first)
+
+    @property
+    def steps_left(self) -> int:
+        return _MOST_STEPS - self.steps
 
     def count_step(self) -> None:
         self.steps += 1
@@ -236,17 +293,41 @@ class Interpreter:
             return self.module(child)
         fallback = module.scope.names.get("__getattr__")
         if fallback is not None:
-            return calls.call(self, fallback, [Const(name)], {}, self.site(0))
+            with contextlib.suppress(PathEndedError), self.alternative():
+                return calls.call(self, fallback, [Const(name)], {}, self.site(0))
         return Foreign(f"{module.unit.name}.{name}")
 
     # ------------------------------------------------------------ statements
 
     def block(self, statements: Many[r.Stmt]) -> Completion:
+        departed = len(self.frame.left)
         for statement in statements:
-            completion = _STATEMENTS[type(statement)](self, statement)
+            try:
+                completion = _STATEMENTS[type(statement)](self, statement)
+            except PathEndedError as ended:
+                completion = ended.completion
             if completion is not Completion.NORMAL:
-                return completion
+                return self._left_by(completion, departed)
         return Completion.NORMAL
+
+    def _left_by(self, completion: Completion, departed: int) -> Completion:
+        """How a block is left whose last path is left by `completion`, and others were before, from `departed` on."""
+        departures = self.frame.left[departed:]
+        kinds = {departure.completion for departure in departures}
+        if not completion.is_end:
+            onward = kinds & {Completion.CONTINUE, Completion.BREAK}
+            return foremost(onward) if completion is Completion.RETURN and onward else completion
+        caught = self.frame.guarded and completion is not Completion.EXIT
+        if not departures or caught or self.frame.on_yield is not None:
+            return completion
+        # Nothing of the path that ended is seen by what follows: it follows the others.
+        del self.frame.left[departed:]
+        arms: list[Writes] = []
+        for departure in reversed(departures):
+            later = self.trail.undo(departure.mark)
+            self.trail.merge([later, departure.writes] if arms else [departure.writes])
+            arms.append(departure.writes)
+        return foremost(kinds)
 
     def evaluate(self, node: r.Expr) -> Value:
         return expressions.evaluate(self, node)
@@ -272,11 +353,20 @@ class Interpreter:
         return Completion.NORMAL
 
     def return_statement(self, node: r.Return) -> Completion:
-        self.frame.returns.append(self.evaluate(node.value) if node.value is not None else NONE)
+        value = self.evaluate(node.value) if node.value is not None else NONE
+        self.frame.returns.append(value)
+        self.frame.deciding[id(value)] = tuple(self.guards[self.frame.entered :])
+        exits.leave(self, "return", node.at)
         return Completion.RETURN
 
     def raise_statement(self, node: r.Raise) -> Completion:
-        return Completion.RAISE
+        raised = self.evaluate(node.value) if node.value is not None else NONE
+        if self.attempts:
+            exits.note_raise(self)
+        completion = _RAISED.get(exceptions.name_of(raised), Completion.RAISE)
+        if completion is Completion.EXIT:
+            exits.leave_process(self, node.value, self.site(node.at))
+        return completion
 
     def delete_statement(self, node: r.Delete) -> Completion:
         for target in node.targets:
@@ -285,6 +375,8 @@ class Interpreter:
 
     def assert_statement(self, node: r.Assert) -> Completion:
         value = self.evaluate(node.test)
+        if isinstance(node.test, r.Const) and not node.test.value:
+            return Completion.RAISE  # `assert False`: nothing comes here
         for narrowing in expressions.narrowings(self, node.test, value, True):
             expressions.narrow(self, narrowing.node, narrowing.value)
         return Completion.NORMAL
@@ -401,6 +493,7 @@ class Interpreter:
             self.frame.unit, Scope(self.frame.unit, self.frame.scope, self.frame.scope.globals), self.frame.user_site
         )
         frame.owner = cls
+        frame.path = (*self.path, None)
         self.frames.append(frame)
         try:
             self.block(node.body)
@@ -448,82 +541,137 @@ class Interpreter:
         model wrapped) is assumed to be so from then on: that is the run we are asked about.
         """
         site = self.site(node.at)
-        facts = expressions.facts_of(self, test)
+        facts = expressions.facts_of_test(self, test)
         events = len(self.run.events)
-        arms: list[tuple[Completion, Writes, Guard, list[Event]]] = []
+        departed = len(self.frame.left)
+        arms: list[Arm] = []
         depth = len(self.guards)
+        fork = object()
         for holds, side in ((True, yes), (False, no)):
-            guard = Guard(site, facts, holds)
+            guard = Guard(site, facts, holds, test, fork, len(self.loops), len(self.frames))
             mark = self.trail.mark()
             self.guards.append(guard)
             for narrowing in expressions.narrowings(self, node, test, holds):
                 expressions.narrow(self, narrowing.node, narrowing.value)
             try:
-                completion = side()
+                with self.alternative():
+                    completion = side()
+            except PathEndedError as ended:
+                completion = ended.completion
+            except (OutOfBudgetError, StopIterationError, RecursionError):
+                self.run.events[events:events] = [event for arm in arms for event in arm.events]
+                raise
             finally:
                 del self.guards[depth:]
             recorded = self.run.events[events:]
             del self.run.events[events:]
-            arms.append((completion, self.trail.undo(mark), guard, recorded))
+            arms.append(Arm(completion, self._taken_back(mark, departed), guard, recorded))
+            departed = len(self.frame.left)
         if not guard.by_rank:
-            launches = [any(e.kind in ("group", "wrap", "launch", "shard") for e in arm[3]) for arm in arms]
-            if launches[0] != launches[1] and expressions.assume(self, test, launches[0]):
-                arms = [arms[0] if launches[0] else arms[1]]
-        return self._rejoin(arms)
+            launches = [any(e.kind in ("group", "wrap", "launch", "shard") for e in arm.events) for arm in arms]
+            one = arms[0] if launches[0] else arms[1]
+            if launches[0] != launches[1] and is_the_run(one) and expressions.assume(self, test, launches[0]):
+                arms = [one]
+        return self._rejoin(arms, mark)
 
-    def _rejoin(self, arms: list[tuple[Completion, Writes, Guard, list[Event]]]) -> Completion:
-        going_on = [arm for arm in arms if arm[0] is Completion.NORMAL]
-        for completion, writes, _, recorded in arms:
-            if completion is Completion.RAISE and len(arms) > 1:
+    @contextlib.contextmanager
+    def alternative(self) -> Iterator[None]:
+        """While one of several things happens that may happen here."""
+        self.undecided.append(len(self.run.events))
+        try:
+            yield
+        finally:
+            self.undecided.pop()
+
+    @property
+    def may_fail(self) -> bool:
+        """May what happens end in an error? The run that we are asked about does not: where all was decided, or ranks
+        have begun to train on this path, then not all that was taken to be known is so.
+        """
+        if not self.undecided:
+            return False
+        return not any(event.kind in _TRAINING for event in self.run.events[self.undecided[-1] :])
+
+    def _taken_back(self, mark: Mark, departed: int) -> Writes:
+        """Take back what was written since the mark, and answer it. The paths that left on the way, from `departed`
+        on, then start from there.
+        """
+        writes = self.trail.writes(mark)
+        left = self.frame.left
+        for index in reversed(range(departed, len(left))):
+            self.trail.undo(left[index].mark)
+            before = self.trail.writes(mark)
+            left[index] = left[index]._replace(writes=before | left[index].writes, mark=mark)
+        self.trail.undo(mark)
+        return writes
+
+    def _rejoin(self, arms: list[Arm], mark: Mark) -> Completion:
+        going_on = [arm for arm in arms if arm.completion is Completion.NORMAL]
+        for arm in arms:
+            failed = arm.completion.is_end and arm.completion is not Completion.EXIT
+            if failed and any(not other.completion.is_end for other in arms):
                 continue
-            for event in recorded:
+            for event in arm.events:
                 object.__setattr__(event, "order", len(self.run.events))
                 self.run.events.append(event)
-            if completion is not Completion.NORMAL and going_on:
-                self.frame.left.append(writes)
-                self.frame.breaks = self.frame.breaks or completion is Completion.BREAK
+            if going_on and arm.completion is not Completion.NORMAL and not arm.completion.is_end:
+                differs = (*exits.differs_here(self, self.frame), *arm.guard.facts.differs)
+                self.frame.left.append(Departure(arm.completion, arm.writes, mark, differs))
+                self.frame.breaks = self.frame.breaks or arm.completion is Completion.BREAK
         if going_on:
-            test = going_on[0][2].facts
-            self.trail.merge([arm[1] for arm in going_on], unread=test.place.is_unknown and not test.sources)
+            guard = going_on[0].guard
+            unread = guard.facts.place.is_unknown and not guard.facts.sources
+            differs = guard.facts.differs
+            self.trail.merge([arm.writes for arm in going_on], unread=unread, test=guard.test, differs=differs)
             if len(going_on) < len(arms):
-                self.guards.append(going_on[0][2])
+                self.guards.append(going_on[0].guard)
             return Completion.NORMAL
-        kept = [arm for arm in arms if arm[0] is not Completion.RAISE] or arms
-        self.trail.merge([arm[1] for arm in kept])
-        kinds = {arm[0] for arm in kept}
-        for completion in (Completion.CONTINUE, Completion.BREAK, Completion.RETURN):
-            if completion in kinds:
-                return completion
-        return Completion.RAISE
+        kept = [arm for arm in arms if not arm.completion.is_end] or arms
+        self.trail.merge([arm.writes for arm in kept], differs=arms[0].guard.facts.differs)
+        return foremost({arm.completion for arm in kept})
 
     def choose(self, node: r.Expr, test: Value, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
         """A conditional expression whose condition is not decided: both values, joined."""
-        results: list[Value] = []
+        results: dict[bool, Value] = {}
 
-        def arm(side: Callable[[], Value]) -> Callable[[], Completion]:
+        def arm(holds: bool, side: Callable[[], Value]) -> Callable[[], Completion]:
             def execute() -> Completion:
-                results.append(side())
+                results[holds] = side()
                 return Completion.NORMAL
 
             return execute
 
         before = len(self.assumed)
-        self.either(node, test, arm(yes), arm(no))
-        if len(self.assumed) > before:
-            truth = self.truth(test)
-            if truth is not None:
-                return results[0] if truth else results[1]
-        return join(results[0], results[1])
+        completion = self.either(node, test, arm(True, yes), arm(False, no))
+        if completion.is_end:
+            raise PathEndedError(completion)
+        truth = self.truth(test) if len(self.assumed) > before else None
+        if truth is not None and truth in results:
+            return results[truth]
+        if len(results) < 2:
+            return next(iter(results.values()))
+        made = cast(Value, decided(join(results[True], results[False]), test, results[True], results[False]))
+        differs = expressions.facts_of_test(self, test).differs
+        return cast(Value, differing(made, differs)) if differs else made
 
     def branches(self, sides: Many[Callable[[], Value]]) -> Value:
         """Execute alternatives of which nobody knows which one happens; their results and effects are joined."""
         written: list[Writes] = []
         result: Value | None = None
+        ends: set[Completion] = set()
         for side in sides:
             mark = self.trail.mark()
-            value = side()
+            try:
+                with self.alternative():
+                    value = side()
+            except PathEndedError as ended:
+                ends.add(ended.completion)
+                self.trail.undo(mark)
+                continue
             written.append(self.trail.undo(mark))
             result = value if result is None else join(result, value)
+        if ends and not written:
+            raise PathEndedError(foremost(ends))
         self.trail.merge(written)
         return result or NONE
 
@@ -532,37 +680,53 @@ class Interpreter:
 
     def match_statement(self, node: r.Match) -> Completion:
         subject = self.evaluate(node.subject)
-        return self._match(subject, node, 0)
+        sides: list[Callable[[], Completion]] = []
+        for case in node.cases:
+            verdict = self._matches(subject, case)
+            if verdict is not False:
+                sides.append(functools.partial(self._case, subject, case))
+            if verdict:
+                break
+        else:
+            sides.append(lambda: Completion.NORMAL)
+        return self._one_of(sides, node.subject.at)
 
-    def _match(self, subject: Value, node: r.Match, index: int) -> Completion:
-        if index == len(node.cases):
-            return Completion.NORMAL
-        case = node.cases[index]
-        verdict: bool | None = None
-        if case.irrefutable and case.guard is None:
-            verdict = True
-        elif case.values is not None and case.guard is None:
-            same = [expressions.equal(self, subject, self.evaluate(value)) for value in case.values]
-            verdict = True if True in same else None if None in same else False
+    def _matches(self, subject: Value, case: r.MatchCase) -> bool | None:
+        if case.guard is not None:
+            return None
+        if case.irrefutable or case.values is None:
+            return case.irrefutable or None
+        same = [expressions.equal(self, subject, self.evaluate(value)) for value in case.values]
+        return True if True in same else None if None in same else False
 
-        def taken() -> Completion:
-            for name in case.binds:
-                self.bind(name, subject if case.irrefutable else Data(NOTHING))
-            return self.block(case.body)
+    def _case(self, subject: Value, case: r.MatchCase) -> Completion:
+        for name in case.binds:
+            self.bind(name, subject if case.irrefutable else Data(NOTHING))
+        return self.block(case.body)
 
-        if verdict is not None:
-            return taken() if verdict else self._match(subject, node, index + 1)
-        return self.either(node.subject, Data(NOTHING), taken, lambda: self._match(subject, node, index + 1))
+    def _one_of(self, sides: Many[Callable[[], Completion]], at: int) -> Completion:
+        """Execute alternatives of which nobody knows which one happens. Halving them keeps thousands from nesting."""
+        if len(sides) == 1:
+            return sides[0]()
+        half = (len(sides) + 1) // 2
+        return self.either(
+            r.Opaque(at),
+            Data(NOTHING),
+            lambda: self._one_of(sides[:half], at),
+            lambda: self._one_of(sides[half:], at),
+        )
 
     def try_statement(self, node: r.Try) -> Completion:
-        mark = self.trail.mark()
         returns = len(self.frame.returns)
-        completion = self.block(node.body)
-        if completion is Completion.RAISE and node.handlers:
-            completion = self.block(node.handlers[0].body)
+        attempt = exits.Attempt(len(self.guards), len(self.run.events))
+        completion = self._guarded(node.body, attempt) if node.handlers else self.block(node.body)
+        if completion.is_end:
+            caught = [h for h in node.handlers if completion is not Completion.EXIT or self._catches_exit(h)]
+            if caught:
+                completion = self._handle(caught[0])
         elif completion is Completion.NORMAL:
             if node.handlers:
-                self.handlers(node, mark)
+                self.handlers(node, attempt)
             completion = self.block(node.orelse)
         if node.final:
             overridden = len(self.frame.returns)
@@ -572,7 +736,19 @@ class Interpreter:
                 del self.frame.returns[returns:overridden]
         return completion
 
-    def handlers(self, node: r.Try, mark: Mark) -> None:
+    def _guarded(self, body: Many[r.Stmt], attempt: exits.Attempt) -> Completion:
+        """The body of a `try` that has handlers."""
+        frame = self.frame
+        frame.guarded += 1
+        self.attempts.append(attempt)
+        try:
+            with self.alternative():
+                return self.block(body)
+        finally:
+            frame.guarded -= 1
+            self.attempts.pop()
+
+    def handlers(self, node: r.Try, attempt: exits.Attempt) -> None:
         """What the handlers bind is possible besides what the body bound; a failed import is not."""
         if all(isinstance(s, (r.Import, r.ImportFrom, r.Assign)) for s in node.body) and any(
             isinstance(s, (r.Import, r.ImportFrom)) for s in node.body
@@ -584,17 +760,31 @@ class Interpreter:
         def nothing() -> Completion:
             return Completion.NORMAL
 
-        def handle() -> Completion:
-            completion = Completion.NORMAL
-            for handler in node.handlers:
-                if handler.name:
-                    self.bind(handler.name, Data(NOTHING))
-                completion = self.block(handler.body)
-            return completion
-
+        sides = [functools.partial(self._handle, handler, attempt) for handler in node.handlers]
         depth = len(self.guards)
-        self.either(r.Opaque(node.at), test, nothing, handle)
+        self.either(r.Opaque(node.at), test, nothing, lambda: self._one_of(sides, node.at))
         del self.guards[depth:]
+
+    def _handle(self, handler: r.Handler, attempt: exits.Attempt | None = None) -> Completion:
+        """Execute a handler. `attempt`: the body of the `try`, if it may have been executed without an error."""
+        if handler.name:
+            self.bind(handler.name, Data(NOTHING))
+        if attempt is None:
+            return self.block(handler.body)
+        caught = self.evaluate(handler.caught) if handler.caught is not None else None
+        depth = len(self.guards)
+        exits.catch(self, attempt, caught, self.site(handler.at))
+        try:
+            return self.block(handler.body)
+        finally:
+            del self.guards[depth:]
+
+    def _catches_exit(self, handler: r.Handler) -> bool:
+        if handler.caught is None:
+            return True
+        caught = self.evaluate(handler.caught)
+        names = caught.items or [] if isinstance(caught, Sequence) else [caught]
+        return any(exceptions.name_of(name) in ("SystemExit", "BaseException") for name in names)
 
     # ------------------------------------------------------------ loops
 
@@ -613,23 +803,25 @@ class Interpreter:
         at: int,
     ) -> Completion:
         items = iterable.items if isinstance(iterable, Sequence) else None
+        site = self.site(at)
         if items is not None and len(items) <= _LONGEST_UNROLL:
-            return self._unrolled(items, take, body, orelse)
+            return self._unrolled(items, take, body, orelse, site)
         if items is not None and len(items) <= _MOST_OBJECTS and all(isinstance(item, Instance) for item in items):
             # The modules of a model: what is done to each depends on its class.
-            return self._unrolled(items, take, body, orelse)
-        site = self.site(at)
-        loop = Loop(site, expressions.underlying(iterable), expressions.length_of(self, iterable))
+            return self._unrolled(items, take, body, orelse, site)
+        count = expressions.length_of(self, iterable)
+        loop = Loop(site, expressions.underlying(iterable), count, guards=len(self.guards))
         outcome: list[Completion] = []
 
         def once(element: Value) -> Value:
             self.fetching.remove(loop)
+            object.__setattr__(loop, "element", element)
             try:
                 take(element)
                 completion = self.block(body)
             finally:
                 self.fetching.append(loop)
-            if completion in (Completion.BREAK, Completion.RETURN, Completion.RAISE):
+            if completion not in (Completion.NORMAL, Completion.CONTINUE):
                 outcome.append(completion)
                 raise StopIterationError(loop)
             return NONE
@@ -645,44 +837,54 @@ class Interpreter:
                 return outcome[-1]
             finally:
                 self.fetching.remove(loop)
+            exits.leave_loop(self, loop, count, iteration.length_facts(iterable) or NOTHING)
             return Completion.NORMAL
 
-        return self._loop(loop, whole_pass, orelse)
+        return self._loop(loop, whole_pass, orelse, surely=isinstance(count, Const) and self.truth(count) is True)
 
     def while_statement(self, node: r.While) -> Completion:
         test = self.evaluate(node.test)
         if self.truth(test) is False:
             return self.block(node.orelse)
-        loop = Loop(self.site(node.at))
+        loop = Loop(self.site(node.at), guards=len(self.guards))
+        surely = self.truth(test) is True
 
         def whole_pass() -> Completion:
             for narrowing in expressions.narrowings(self, node.test, test, True):
                 expressions.narrow(self, narrowing.node, narrowing.value)
             completion = self.block(node.body)
-            self.evaluate(node.test)
+            again = self.evaluate(node.test)
+            exits.leave_loop(self, loop, again, expressions.facts_of_test(self, again))
             return Completion.NORMAL if completion is Completion.CONTINUE else completion
 
-        return self._loop(loop, whole_pass, node.orelse)
+        return self._loop(loop, whole_pass, node.orelse, surely)
 
     def _unrolled(
-        self, items: list[Value], take: Callable[[Value], None], body: Many[r.Stmt], orelse: Many[r.Stmt]
+        self, items: list[Value], take: Callable[[Value], None], body: Many[r.Stmt], orelse: Many[r.Stmt], site: Site
     ) -> Completion:
         depth = len(self.guards)
         frame = self.frame
         left, frame.left = frame.left, []
         breaks, frame.breaks = frame.breaks, False
+        frame.turns.append(0)
+        loop = Loop(site, guards=depth)
+        frame.passes.append(loop)
         try:
-            for item in list(items):
+            for frame.turns[-1], item in enumerate(list(items)):
                 take(item)
                 completion = self.block(body)
                 del self.guards[depth:]
                 self._merge_left()
+                exits.rejoin(self, loop, "continue")
                 if completion is Completion.BREAK:
                     return Completion.NORMAL
-                if completion in (Completion.RETURN, Completion.RAISE):
+                if completion is Completion.RETURN or completion.is_end:
                     return completion
             return self._otherwise(orelse)
         finally:
+            frame.turns.pop()
+            frame.passes.pop()
+            exits.rejoin(self, loop)
             frame.left, frame.breaks = left, breaks
 
     def _otherwise(self, orelse: Many[r.Stmt]) -> Completion:
@@ -691,21 +893,26 @@ class Interpreter:
             return self.block(orelse)
         mark = self.trail.mark()
         depth = len(self.guards)
+        departed = len(self.frame.left)
         completion = self.block(orelse)
         del self.guards[depth:]
-        writes = self.trail.undo(mark)
+        writes = self._taken_back(mark, departed)
         if completion is Completion.NORMAL:
             self.trail.merge([writes, {}])
         return Completion.NORMAL
 
-    def _loop(self, loop: Loop, whole_pass: Callable[[], Completion], orelse: Many[r.Stmt]) -> Completion:
+    def _loop(
+        self, loop: Loop, whole_pass: Callable[[], Completion], orelse: Many[r.Stmt], surely: bool = False
+    ) -> Completion:
         """Execute a loop: a rehearsal shows what changes from pass to pass, the pass after it is recorded.
 
         Inside a rehearsal one pass is enough, so the work grows with the depth of the nesting, not exponentially.
+        What follows a loop whose every pass ends the path follows no pass, unless there is `surely` one.
         """
         depth = len(self.guards)
         self.loops.append(loop)
         frame = self.frame
+        frame.passes.append(loop)
         left, frame.left = frame.left, []
         breaks, frame.breaks = frame.breaks, False
         try:
@@ -718,6 +925,8 @@ class Interpreter:
             finally:
                 self.rehearsals -= 1
                 del self.guards[depth:]
+            if completion.is_end and frame.on_yield is None:
+                self.trail.undo(mark)
             self._merge_left()
             self.trail.widen(mark)
             if not self.rehearsals:
@@ -728,9 +937,15 @@ class Interpreter:
                 self._merge_left()
         finally:
             self.loops.pop()
+            frame.passes.pop()
             del self.guards[depth:]
+            exits.rejoin(self, loop)
         try:
-            if completion in (Completion.RETURN, Completion.RAISE):
+            if completion.is_end and not surely:
+                if frame.on_yield is None:
+                    self.trail.undo(mark)
+                completion = Completion.NORMAL
+            if completion is Completion.RETURN or completion.is_end:
                 return completion
             return self._otherwise(orelse) if completion is Completion.NORMAL else Completion.NORMAL
         finally:
@@ -738,8 +953,8 @@ class Interpreter:
 
     def _merge_left(self) -> None:
         """Join in what the branches wrote that left the loop body or function early."""
-        for writes in self.frame.left:
-            self.trail.merge([writes, {}])
+        for departure in self.frame.left:
+            self.trail.merge([departure.writes, {}], differs=departure.differs)
         self.frame.left = []
 
     # ------------------------------------------------------------ with
@@ -755,19 +970,42 @@ class Interpreter:
         outcome: list[Completion] = []
 
         def inside(value: Value) -> Completion:
-            if item.target is not None:
-                expressions.assign(self, item.target, value)
-            outcome.append(self._with(node, index + 1))
+            try:
+                if item.target is not None:
+                    expressions.assign(self, item.target, value)
+                outcome.append(self._with(node, index + 1))
+            except PathEndedError as ended:
+                outcome.append(ended.completion)
             return outcome[-1]
 
-        calls.enter(self, manager, inside, self.site(item.value.at))
-        return outcome[-1] if outcome else Completion.NORMAL
+        swallows = calls.enter(self, manager, inside, self.site(item.value.at))
+        completion = outcome[-1] if outcome else Completion.NORMAL
+        return Completion.NORMAL if swallows and completion in (Completion.RAISE, Completion.ABSTRACT) else completion
 
     def break_statement(self, node: r.Break) -> Completion:
+        exits.leave(self, "break", node.at)
+        if self.frame.passes:
+            self.record("break", self.site(node.at), None, loop=self.frame.passes[-1])
         return Completion.BREAK
 
     def continue_statement(self, node: r.Continue) -> Completion:
+        exits.leave(self, "continue", node.at)
         return Completion.CONTINUE
+
+
+def foremost(completions: Iterable[Completion]) -> Completion:
+    """What speaks for several ways to leave a block: the one after which most is still to come."""
+    order = (Completion.CONTINUE, Completion.BREAK, Completion.RETURN, Completion.EXIT, Completion.ABSTRACT)
+    found = set(completions)
+    return next((completion for completion in order if completion in found), Completion.RAISE)
+
+
+def is_the_run(arm: Arm) -> bool:
+    """Is the side of a condition on which ranks start the run that we are asked about? One that evaluates on many
+    ranks and leaves is not.
+    """
+    goes_on = arm.completion in (Completion.NORMAL, Completion.CONTINUE)
+    return goes_on or any(event.kind in ("launch", "backward") for event in arm.events)
 
 
 def bound_names(statements: Many[r.Stmt], names: set[str]) -> Iterator[r.ImportFrom]:
@@ -798,6 +1036,11 @@ def bound_names(statements: Many[r.Stmt], names: set[str]) -> Iterator[r.ImportF
             for handler in s.handlers:
                 yield from bound_names(handler.body, names)
 
+
+_TRAINING = frozenset(
+    ("group", "wrap", "launch", "model", "optimizer", "loader", "iterate", "forward", "backward", "step")
+)
+_RAISED = {"SystemExit": Completion.EXIT, "NotImplementedError": Completion.ABSTRACT}
 
 _STATEMENTS: dict[type, Callable[[Interpreter, Any], Completion]] = {
     r.Do: Interpreter.do,

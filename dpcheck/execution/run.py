@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcheck.execution.facts import Facts, Scaling, Site, SourceKind, Term, scale
 from dpcheck.execution.placement import Placement
@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """A condition that was not decided and under which something happens. `holds`: on its true side?"""
+    """A condition that was not decided and under which something happens. `holds`: on its true side?
+
+    The two sides share their `fork`. `loops` and `frames` are how many loops and calls were under way there.
+    """
 
     site: Site
     facts: Facts
     holds: bool
+    test: Value | None = None
+    fork: object = None
+    loops: int = 0
+    frames: int = 0
 
     @property
     def by_rank(self) -> bool:
@@ -37,11 +44,17 @@ class Guard:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """A loop whose body runs an unknown number of times. `over` is what it iterates, None for `while`."""
+    """A loop whose body runs an unknown number of times. `over` is what it iterates, None for `while`.
+
+    `element` is what it takes in a pass, as far as the pass that is recorded shows. `guards` is the number of guards
+    that it stands under.
+    """
 
     site: Site
     over: Value | None = None
     count: Value | None = None
+    element: Value | None = None
+    guards: int = 0
 
     @property
     def runs_once(self) -> bool:
@@ -129,6 +142,20 @@ class Update:
         return Judged(self, backward, term, term.place, world, term.counted, term.scalings, self.reductions, repeats)
 
 
+class Unknown(NamedTuple):
+    """Something that dpcheck knows nothing of: how often it was come upon, and where first."""
+
+    times: int
+    first: Site
+
+
+_COMMUNICATION = frozenset(("collective", "reduce gradients", "broadcast weights"))
+TRACED = _COMMUNICATION | frozenset(
+    ("group", "new group", "wrap", "forward", "backward", "write", "read", "scheduler step")
+)
+"""What is recorded with the calls that led to it, one for each frame (None: the frame was not called)."""
+
+
 class TrainingRun:
     """The record of one entry point. `complete` is False when a budget ran out: then absence proves nothing."""
 
@@ -137,7 +164,7 @@ class TrainingRun:
         self.entry = entry
         self.events: list[Event] = []
         self.complete = True
-        self.unknowns: dict[str, int] = {}
+        self.unknowns: dict[str, Unknown] = {}  # by what they are
         self.groups: dict[Site, Value] = {}
         self.starts_group = False
         self.reached: frozenset[int] = frozenset()  # identities of the functions that were executed
@@ -150,7 +177,9 @@ class TrainingRun:
 
     @property
     def is_data_parallel(self) -> bool:
-        return any(event.kind in ("group", "wrap", "launch") for event in self.events)
+        """Do the ranks have to do with one another? Processes that are started and never communicate do not."""
+        kinds = {event.kind for event in self.events}
+        return not kinds.isdisjoint(("group", "wrap")) or ("launch" in kinds and not kinds.isdisjoint(_COMMUNICATION))
 
     @functools.cached_property
     def updates(self) -> tuple[Update, ...]:
@@ -167,7 +196,7 @@ class TrainingRun:
         earlier = [e.order for e in self.of_kind("step") if e.subject is step.subject and e.order < step.order]
         since = max(earlier, default=-1)
         between = [e for e in self.events if since < e.order < step.order]
-        owners = self.owners(step.subject)
+        owners = self.owning(step.subject)
         backwards = [e for e in between if e.kind == "backward" and _concerns(e, owners)]
         if not backwards:
             return None
@@ -198,12 +227,13 @@ class TrainingRun:
         )
 
     def owners(self, optimizer: Any) -> set[int]:
+        """The modules whose parameters an optimizer steps, by identity."""
+        return {id(owner) for owner in self.owning(optimizer)}
+
+    def owning(self, optimizer: Any) -> list[Any]:
         """The modules whose parameters an optimizer steps."""
-        found: set[int] = set()
-        for event in self.of_kind("optimizer"):
-            if event.subject is optimizer:
-                found |= {id(unwrapped(owner)) for owner in event.owners}
-        return found
+        made = [event for event in self.of_kind("optimizer") if event.subject is optimizer]
+        return [unwrapped(owner) for event in made for owner in event.owners]
 
 
 def unwrapped(module: Any) -> Any:
@@ -233,14 +263,16 @@ def parts_of(module: Any) -> Iterator[Any]:
             waiting.extend(value.options)
 
 
-def _concerns(backward: Event, owners: set[int]) -> bool:
+def _concerns(backward: Event, owners: list[Any]) -> bool:
     """May the backward reach the parameters of these modules? Only what is known to lie apart is left out."""
     modules = [unwrapped(module) for module in backward.modules]
-    if not owners or not modules or not all(isinstance(m, Instance) for m in modules):
+    if not owners or not modules or not all(isinstance(m, Instance) for m in (*modules, *owners)):
         return True
-    return any(id(part) in owners for module in modules for part in parts_of(module)) or not owners.isdisjoint(
-        {id(m) for m in modules}
-    )
+    inside = {id(part) for module in modules for part in parts_of(module)}
+    if any(id(owner) in inside for owner in owners):
+        return True
+    called = {id(module) for module in modules}
+    return any(id(part) in called for owner in owners for part in parts_of(owner))
 
 
 def _once(events: list[Event]) -> list[Event]:

@@ -8,11 +8,13 @@ are joined location by location. The cost is that of the writes, not of the stat
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, cast
 
 from dpcheck.execution import facts as facts_
-from dpcheck.execution.facts import CONSTANT, Facts
+from dpcheck.execution import placement
+from dpcheck.execution.facts import CONSTANT, Difference, Facts
 from dpcheck.execution.values import Choice, Const, Content, Data, Instance, Mapping, Sequence, Store, Value, options
 
 _MISSING = object()
@@ -32,6 +34,15 @@ class Write(NamedTuple):
 
 
 Writes = dict[tuple[int, str], Write]
+
+
+class Joinable:
+    """A state of its own kind that says what two of it make."""
+
+    __slots__ = ()
+
+    def joined(self, other: Any) -> Any:
+        raise NotImplementedError
 
 
 class Trail:
@@ -71,10 +82,17 @@ class Trail:
         del self._log[mark.length :]
         return writes
 
-    def merge(self, arms: list[Writes], unread: bool = False) -> None:
+    def merge(
+        self,
+        arms: list[Writes],
+        unread: bool = False,
+        test: Value | None = None,
+        differs: tuple[Difference, ...] = (),
+    ) -> None:
         """Make the state that follows when one of the arms was taken, nobody knows which.
 
-        `unread`: code that was not read decides it, perhaps always alike.
+        `unread`: code that was not read decides it, perhaps always alike. `test`: it decides between two arms, the
+        first of which is taken where it holds. `differs`: why ranks take different ones.
         """
         places = {where: write for arm in arms for where, write in arm.items()}
         for where, write in places.items():
@@ -86,6 +104,10 @@ class Trail:
             joined = known[0]
             for value in known[1:]:
                 joined = join_any(joined, value)
+            if test is not None and len(known) == len(arms) == 2:
+                joined = decided(joined, test, *known)
+            if differs:
+                joined = _received(known) or (joined if same_states(known) else differing(joined, differs))
             self.set(write.store, write.key, _doubted(joined, known) if unread else joined)
 
     def widen(self, mark: Mark) -> bool:
@@ -98,6 +120,43 @@ class Trail:
             self.set(write.store, write.key, joined)
             changed = True
         return changed
+
+
+def same_states(values: list[Any]) -> bool:
+    """Are these one and the same state, as far as anyone knows?"""
+    first = values[0]
+    return all(value is first or _equal(first, value) for value in values) or any(map(_is_unread, values))
+
+
+def _received(values: list[Any]) -> Data | None:
+    """What some ranks got from the one that has it already: then all have it."""
+    return next((value for value in values if isinstance(value, Data) and "received" in value.state), None)
+
+
+def _is_unread(value: Any) -> bool:
+    """Is nothing known of a value, so that it may be what another is?"""
+    return isinstance(value, Data) and value.facts.place.is_unknown and not value.facts.type
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return type(a.value) is type(b.value) and bool(a.value == b.value)
+    return isinstance(a, Facts) and isinstance(b, Facts) and a == b
+
+
+def differing(value: Any, differs: tuple[Difference, ...]) -> Any:
+    """A number, text, tensor or choice, known to be another one on each rank."""
+    if isinstance(value, Facts):
+        place = placement.RATIO if value.place.is_replicate else value.place
+        known = tuple(dict.fromkeys((*value.differs, *differs)))
+        return facts_.replace(value, place=place, total=facts_.EVEN_UNKNOWN, clean=False, differs=known)
+    if isinstance(value, Data):
+        result = Data(differing(value.facts, differs), value.site, value.default)
+        result.made = value.made
+        return result
+    if isinstance(value, Choice):
+        return Choice(value.options, value.test, tuple(dict.fromkeys((*value.differs, *differs))))
+    return value
 
 
 def _doubted(joined: Any, values: list[Any]) -> Any:
@@ -128,6 +187,8 @@ def join_any(a: Any, b: Any, widen: bool = False) -> Any:
         return {k: join_any(a[k], b[k], widen) if k in a and k in b else a.get(k, b.get(k)) for k in {**a, **b}}
     if isinstance(a, Value) or isinstance(b, Value):
         return b if a is None else a
+    if isinstance(a, Joinable) and type(a) is type(b):
+        return a.joined(b)
     return a if a == b else None
 
 
@@ -136,6 +197,20 @@ def join(a: Value, b: Value, widen: bool = False) -> Value:
     if a is b:
         return a
     return _join_options(a, b, lambda x, y: _join_alike(x, y, widen))
+
+
+def decided(joined: Any, test: Value, yes: Any, no: Any) -> Any:
+    """What was made of two values by a join, with the test noted that decides which of them it is."""
+    if isinstance(joined, Choice) and len(joined.options) == 2 and joined.options == (yes, no):
+        return Choice(joined.options, test, joined.differs)
+    if isinstance(joined, Data) and joined is not yes and joined is not no and joined.made is None:
+        joined.made = ("if", test, yes, no)
+    return joined
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    """A value that stands for each of these (one at least) on a path of its own."""
+    return functools.reduce(join, values)
 
 
 def join_elements(a: Value, b: Value) -> Value:
@@ -161,11 +236,15 @@ def _join_options(a: Value, b: Value, alike: Callable[[Value, Value], Value | No
                 break
         else:
             merged.append(value)
+    if len(merged) > _MOST_OPTIONS:
+        # Too many objects to tell them apart: one of each kind stands for all that were made in the same place.
+        merged = list({(v.cls, v.site) if isinstance(v, Instance) else v: v for v in merged}.values())
+    differs = tuple(why for value in (a, b) if isinstance(value, Choice) for why in value.differs)
     if len(merged) == 1:
-        return merged[0]
+        return cast(Value, differing(merged[0], differs)) if differs else merged[0]
     if len(merged) > _MOST_OPTIONS:
         return Data(facts_.NOTHING)
-    return Choice(tuple(merged))
+    return Choice(tuple(merged), None, tuple(dict.fromkeys(differs)))
 
 
 def _join_alike(a: Value, b: Value, widen: bool) -> Value | None:
@@ -198,7 +277,7 @@ def _join_alike(a: Value, b: Value, widen: bool) -> Value | None:
 
 def _join_data(a: Data, b: Data) -> Data:
     joined = facts_.join(a.facts, b.facts)
-    if joined is a.facts:
+    if joined is a.facts and a.made is b.made:
         return a
     result = Data(joined, a.site or b.site)
     if a.identity is b.identity:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpcheck.execution.facts import Facts, Site
+from dpcheck.execution.facts import CONSTANT, Difference, Facts, Site, Source, SourceKind, replace
 from dpcheck.program import records
 
 if TYPE_CHECKING:
@@ -49,15 +49,17 @@ class Data(Value):
     """A number, tensor, array, string or foreign object that is known by its facts alone.
 
     `default` is the value that an option has when the user gives none; `note` is free for the maker (see `Builtins`).
+    `made`: the operator and the operands that a number or a test was computed from (see `dpcheck.execution.formulas`).
     """
 
-    __slots__ = ("default", "identity", "site", "state")
+    __slots__ = ("default", "identity", "made", "site", "state")
 
     def __init__(self, facts: Facts, site: Site | None = None, default: Value | None = None) -> None:
         self.state = Store({"facts": facts})
         self.site = site
         self.default = default
         self.identity: object = self
+        self.made: tuple[Any, ...] | None = None
 
     @property
     def facts(self) -> Facts:
@@ -243,7 +245,9 @@ def _linearize(cls: Class) -> list[Class]:
 
 
 class Instance(Value):
-    """An object. `escaped` holds the place where it was handed to code that was not read, if it was."""
+    """An object. `key`: which execution of its `site` made it; those that one and the same made, in several passes of
+    a loop, are taken for one.
+    """
 
     __slots__ = ("attrs", "cls", "key", "site")
 
@@ -369,12 +373,20 @@ class ClassMethod(Value):
 
 
 class Choice(Value):
-    """One of a few values, depending on a condition that is not known."""
+    """One of a few values, depending on a condition that is not known.
 
-    __slots__ = ("options",)
+    `test`: the condition, if it is one; then there are two options, the first of them for where it holds. `differs`:
+    why it is one on some ranks and another on others.
+    """
 
-    def __init__(self, options: tuple[Value, ...]) -> None:
+    __slots__ = ("differs", "options", "test")
+
+    def __init__(
+        self, options: tuple[Value, ...], test: Value | None = None, differs: tuple[Difference, ...] = ()
+    ) -> None:
         self.options = options
+        self.test = test
+        self.differs = differs
 
     def __repr__(self) -> str:
         return f"Choice{self.options}"
@@ -386,6 +398,35 @@ def options(value: Value | None) -> Iterator[Value]:
         yield from value.options
     elif value is not None:
         yield value
+
+
+def is_none(value: Value | None) -> bool:
+    return isinstance(value, Const) and value.value is None
+
+
+def is_true(value: Value | None) -> bool:
+    return isinstance(value, Const) and value.value is True
+
+
+def is_false(value: Value | None) -> bool:
+    return isinstance(value, Const) and value.value is False
+
+
+def text_of(value: Value | None) -> str:
+    """A constant as text, and no text for what is not one."""
+    return str(value.value) if isinstance(value, Const) else ""
+
+
+def option(kind: str, default: Value | None, site: Site) -> Data:
+    """A value of this type that the user of the script chooses; `default` is what it is otherwise."""
+    source = Source(SourceKind.OPTION, site)
+    facts = replace(CONSTANT, type=kind, ndim=0, sources=frozenset((source,)), clean=False)
+    return Data(facts, site, default)
+
+
+def chosen(default: Const, site: Site) -> Data:
+    """What stands in the place of a constant that the user may have overridden."""
+    return option("" if default.value is None else type(default.value).__name__, default, site)
 
 
 NONE = Const(None)

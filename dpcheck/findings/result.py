@@ -19,8 +19,8 @@ class InternalError:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """Findings in the order of their places. `files` counts the selected files, `unreadable` those among them
-    that could not be read or parsed. `missing` are the paths asked for that do not exist, `unlisted` the folders that
-    cannot be looked into.
+    that could not be read or parsed. `missing` are the paths asked for that do not exist, `irregular` those that are
+    devices or pipes, `unlisted` the folders that cannot be looked into.
     """
 
     findings: tuple[Finding, ...]
@@ -29,6 +29,7 @@ class Result:
     baselined: int = 0
     unreadable: int = 0
     missing: tuple[str, ...] = ()
+    irregular: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
     errors: tuple[InternalError, ...] = ()
     seconds: float = 0.0

@@ -58,10 +58,10 @@ class ArgumentParser:
         pass
 
     def error(self, message):
-        pass
+        raise SystemExit(2)
 
     def exit(self, status=0, message=None):
-        pass
+        raise SystemExit(status)
 
     def print_usage(self, file=None):
         pass

@@ -1,4 +1,4 @@
-from dpcheck_intrinsics import picked, unknown
+from dpcheck_intrinsics import picked, record, unknown
 
 
 def chain(*iterables):
@@ -28,6 +28,7 @@ def count(start=0, step=1):
 
 def islice(iterable, *bounds):
     for item in iterable:
+        record("limit", iterable, stop=bounds[0] if len(bounds) == 1 else bounds[1])
         yield picked(item, *bounds)
 
 

@@ -1,5 +1,7 @@
 """Logging changes nothing about a training run."""
 
+from dpcheck_intrinsics import record, report
+
 DEBUG = 10
 INFO = 20
 WARNING = 30
@@ -35,6 +37,11 @@ class Logger:
     def getChild(self, name):
         return self
 
+    def info(self, *args, **kwargs):
+        report(*args)
+
+    debug = warning = warn = error = critical = log = exception = info
+
     def __getattr__(self, name):
         return _nothing
 
@@ -48,7 +55,9 @@ class StreamHandler(Handler):
 
 
 class FileHandler(Handler):
-    pass
+    def __init__(self, filename, mode="a", *args, **kwargs):
+        super().__init__()
+        record("write", None, path=filename)
 
 
 class NullHandler(Handler):
@@ -75,6 +84,18 @@ root = Logger()
 
 def _nothing(*args, **kwargs):
     return None
+
+
+def info(*args, **kwargs):
+    report(*args)
+
+
+debug = warning = warn = error = critical = log = exception = info
+
+
+def basicConfig(filename=None, **kwargs):
+    if filename is not None:
+        record("write", None, path=filename)
 
 
 def getLogger(name=None):

@@ -1,12 +1,12 @@
 """Paths. A listing has no fixed order; what is read is the same on every rank where the path is."""
 
-from dpcheck_intrinsics import constant, read_from, unordered
+from dpcheck_intrinsics import constant, kind_of, read_from, record, unordered
 
 
 class PurePath:
     def __init__(self, *parts):
         text = "/".join(parts) if len(parts) != 1 else parts[0]
-        setattr(self, "%facts", read_from(text, "str"))
+        setattr(self, "%facts", text if kind_of(text) == "text" else read_from(text, "str"))
 
     def __truediv__(self, other):
         return Path(f"{self}{other}")
@@ -92,12 +92,13 @@ class Path(PurePath):
     rglob = glob
 
     def read_text(self, *args, **kwargs):
+        record("read", None, path=self)
         return read_from(self, "str")
 
     read_bytes = read_text
 
     def write_text(self, data, *args, **kwargs):
-        pass
+        record("write", data, path=self)
 
     write_bytes = write_text
 

@@ -31,7 +31,7 @@ class Random:
         return seq[drawn("python", generator=self)]
 
     def sample(self, population, k, **kwargs):
-        return [population[drawn("python", generator=self)] for _ in range(k)]
+        return [population[drawn("python", generator=self, permutation=True)] for _ in range(k)]
 
     def choices(self, population, weights=None, *, cum_weights=None, k=1):
         return [population[drawn("python", generator=self)] for _ in range(k)]
@@ -76,7 +76,7 @@ def choice(seq):
 
 
 def sample(population, k, **kwargs):
-    return [population[drawn("python")] for _ in range(k)]
+    return [population[drawn("python", permutation=True)] for _ in range(k)]
 
 
 def choices(population, weights=None, *, cum_weights=None, k=1):

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import stat
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ import msgspec
 
 from dpcheck.program.intake import ENCODER, Entry, Stored, digest
 from dpcheck.source.files import absolute
+from dpcheck.source.text import Unreadable, load
 
 FOLDER = ".dpcheck_cache"
 # What decides how a file becomes an entry.
@@ -66,11 +68,11 @@ class Cache:
             try:
                 status = path.stat()
                 if (status.st_mtime_ns, status.st_size) != (stored.mtime_ns, stored.size):
-                    data = path.read_bytes()
+                    status, data = load(path)
                     if digest(data) != stored.digest:
                         return None
                     self.put(path, msgspec.structs.replace(stored, mtime_ns=status.st_mtime_ns, size=len(data)))
-            except OSError:
+            except (OSError, Unreadable):
                 return None
             self._used.add(key)
         return stored.entry
@@ -101,16 +103,17 @@ class Cache:
         files = {
             key: stored
             for key, stored in self._files.items()
-            if stored.size >= 0 and (key in self._used or Path(key).exists())
+            if stored.size >= 0 and storable(key) and (key in self._used or exists(key))
         }
         payload = ENCODER.encode(Contents(version(), files))
         draft = self._folder / f"{self._name}.{os.getpid()}.tmp"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            ignore = self._folder / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n", "utf-8")
-            draft.write_bytes(digest(payload) + payload)
+            if not is_folder(self._folder):
+                return
+            with contextlib.suppress(FileExistsError):
+                create(self._folder / ".gitignore", b"*\n")
+            create(draft, digest(payload) + payload)
             draft.replace(self._folder / self._name)
         except OSError:
             with contextlib.suppress(OSError):
@@ -122,13 +125,40 @@ class Cache:
 def read(path: Path) -> dict[str, Stored]:
     """The entries in a cache file; none if it cannot be used."""
     try:
+        if not is_folder(path.parent) or not stat.S_ISREG(path.lstat().st_mode):
+            return {}
         data = path.read_bytes()
         if digest(data[DIGEST:]) != data[:DIGEST]:
             return {}
         contents = msgspec.msgpack.decode(memoryview(data)[DIGEST:], type=Contents)
-    except (OSError, msgspec.MsgspecError, RecursionError):
+    except (OSError, msgspec.MsgspecError, RecursionError, MemoryError):
         return {}
     return contents.files if contents.version == version() else {}
+
+
+def exists(path: str) -> bool:
+    """Not so for what lies in a folder that may not be entered."""
+    return os.path.exists(path)  # noqa: PTH110 (which raises nothing, as `Path.exists` does)
+
+
+def is_folder(path: Path) -> bool:
+    """Not so for a link to one: a project that brings one along has no say in where we write."""
+    return stat.S_ISDIR(path.lstat().st_mode)
+
+
+def create(path: Path, data: bytes) -> None:
+    """Write a file that must not exist yet, not even as a link to somewhere else."""
+    with path.open("xb") as file:
+        file.write(data)
+
+
+def storable(path: str) -> bool:
+    """False for a path with bytes that are not text: it has no form that msgpack can hold."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @functools.cache

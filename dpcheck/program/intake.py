@@ -1,7 +1,7 @@
 """What is learnt from one file: whether it can be read, whether it matters, what it imports, and its records.
 
 Files are taken in one by one or, when there are many, by forked workers; then a file that kills the parser costs itself
-alone.
+alone. So does a large file in any case, which is parsed in a process of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import gc
 import hashlib
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,10 @@ import msgspec
 
 from dpcheck.program import records
 from dpcheck.program.relevance import MAIN, imports, is_relevant
+from dpcheck.source.child import LARGE, can_fork, in_child
 from dpcheck.source.stack import deep
 from dpcheck.source.syntax import judge, on_stack, parse, uncollected
-from dpcheck.source.text import Source, Unreadable, decode, read
+from dpcheck.source.text import Source, Unreadable, decode, load, read
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FEW = 50  # so many files are read before workers would have started
 BATCH = 8
+CRASHED = "crashes the parser"
 REROUTES = (b"sys.path", b"addsitedir", b"from sys import")
 
 
@@ -53,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True):
-    """An entry, and which content it is about. A negative `size`: the file could not be read at all.
+    """An entry, and which content it is about. A negative `size`: the file could not be read at all, this time.
 
     `spans` are those of the records that reports have asked for: lines and columns, from and to.
     """
@@ -95,11 +96,28 @@ def failed(reason: str, line: int = 1, column: int = 1) -> Entry:
 def take_in(path: Path, *, lower: bool = False) -> Stored:
     """Read a file. It is lowered when it is relevant, or when `lower` asks for it."""
     try:
-        status = path.stat()
-        data = path.read_bytes()
-    except OSError as error:
-        return Stored(0, -1, b"", failed(f"cannot be read: {error.strerror or error}"))
-    return Stored(status.st_mtime_ns, len(data), digest(data), examine(path, data, lower=lower))
+        status, data = load(path)
+        return Stored(status.st_mtime_ns, len(data), digest(data), examine(path, data, lower=lower))
+    except Unreadable as error:
+        return unread(error.reason)
+    except MemoryError:
+        return unread("takes more memory than there is")
+
+
+def unread(reason: str) -> Stored:
+    """For a reason that another run need not have."""
+    return Stored(0, -1, b"", failed(reason))
+
+
+def take_in_alone(path: Path, *, lower: bool = False) -> Stored:
+    """Read a file, a large one in a process of its own if there can be one."""
+    try:
+        if can_fork() and path.stat().st_size > LARGE:
+            answer = in_child(lambda: ENCODER.encode(take_in(path, lower=lower)))
+            return unread(CRASHED) if answer is None else STORED.decode(answer)
+    except OSError:
+        pass
+    return take_in(path, lower=lower)
 
 
 def examine(path: Path, data: bytes, *, lower: bool = False) -> Entry:
@@ -155,10 +173,9 @@ def take_in_all(
 ) -> Iterator[tuple[Path, Stored]]:
     """Read files, in no particular order, with `jobs` workers (default: one a processor) if that pays."""
     jobs = min(processors() if jobs is None else jobs, len(paths) // BATCH)
-    # To fork a process that has other threads is not safe.
-    if len(paths) <= FEW or jobs < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
+    if len(paths) <= FEW or jobs < 2 or not can_fork():
         for path in paths:
-            yield path, take_in(path, lower=lower)
+            yield path, take_in_alone(path, lower=lower)
         return
     import multiprocessing
 
@@ -241,12 +258,7 @@ class Workers:
         self._waiting += rest[::-1]
         if self._waiting:
             self._start()
-        path = self._paths[victim]
-        try:
-            data = path.read_bytes()
-        except OSError:
-            data = b""
-        return path, Stored(0, len(data), digest(data), failed("crashes the parser"))
+        return self._paths[victim], unread(CRASHED)
 
 
 def work(connection: Connection, inherited: Sequence[Any], paths: Sequence[Path], lower: bool) -> None:

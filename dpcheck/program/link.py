@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from dpcheck.findings.finding import Span
 from dpcheck.program import records
 from dpcheck.program.cache import Cache
-from dpcheck.program.intake import FEW, Entry, take_in, take_in_all, unpack
+from dpcheck.program.console import targets
+from dpcheck.program.intake import FEW, Entry, take_in_all, take_in_alone, unpack
 from dpcheck.program.search import additions
 from dpcheck.source import text
 from dpcheck.source.files import EXCLUDED, Selection, absolute, display, is_built
@@ -149,10 +150,30 @@ class Program:
         """
         return tuple([unit for unit in self.units if self._starts(unit)])
 
+    @functools.cached_property
+    def console_scripts(self) -> dict[Unit, tuple[str, ...]]:
+        """The functions that the installed scripts of the projects here call: of each selected file that leads to
+        training, their names in it, such as `main` or `Tool.run`.
+        """
+        found: dict[Unit, tuple[str, ...]] = {}
+        selected = set(self.units)
+        folders = {unit.folder for unit in self.units}
+        for project in sorted({above for folder in folders for above in up_to(folder, self._repository(folder))}):
+            here = self.unit(project, is_folder=True)
+            for target in targets(project, lambda path: self.unit(path).module):
+                unit = self.find(here, target.module)
+                if unit in selected and unit is not None and self._leads_to_training(unit):
+                    found[unit] = (*found.get(unit, ()), target.name)
+        return found
+
     def _starts(self, unit: Unit) -> bool:
         entry = self.entry(unit)
-        if entry.relevant or not entry.main:
-            return entry.relevant
+        can_be_run = entry.main or unit.path.name == "__main__.py" or unit in self.console_scripts
+        return entry.relevant or (can_be_run and self._leads_to_training(unit))
+
+    def _leads_to_training(self, unit: Unit) -> bool:
+        if self.entry(unit).relevant:
+            return True
         imported = self._imports(unit)
         return any(self.entry(module).relevant for module in imported) or any(
             self.entry(module).relevant for each in imported for module in self._imports(each)
@@ -169,7 +190,7 @@ class Program:
             return FOLDER
         entry = self._cache.get(unit.path)
         if entry is None or (lower and entry.module is None):
-            stored = take_in(unit.path, lower=lower)
+            stored = take_in_alone(unit.path, lower=lower)
             self._cache.put(unit.path, stored)
             entry = stored.entry
         return entry
@@ -199,7 +220,7 @@ class Program:
             try:
                 positions = self._positions.get(key)
                 if positions is None:
-                    positions = self._positions[key] = Positions(text.read(Path(key)))
+                    positions = self._positions[key] = Positions(text.read(Path(key)), self.unit(Path(key)).module)
                 place = positions.span(at)
             except Unreadable:
                 place = 1, 1, 1, 1

@@ -1,8 +1,8 @@
 """A libcst tree as records, in one pass.
 
 One function a node class, found in a table; each reads the fields that carry meaning and nothing else. Records are
-numbered in the order in which they are entered, so that lowering the same text twice gives the same numbers: that is
-how `dpcheck.source.positions` finds the node behind a record again.
+numbered in the order in which they are entered, from 1, so that lowering the same text twice gives the same numbers:
+that is how `dpcheck.source.positions` finds the node behind a record again. The number 0 is the file's.
 
 Left-nested chains (operators, attributes, calls, subscripts), `elif` chains and implicitly joined strings are walked in
 loops, since generated code makes them thousands long. All other nesting is bounded by `dpcheck.source.nesting` before a
@@ -100,6 +100,7 @@ class State:
 def lower(tree: cst.Module, nodes: list[cst.CSTNode] | None = None) -> r.Module:
     """The records of `tree`. When an empty list `nodes` is given, `nodes[at]` becomes the node of record `at`."""
     state = State([] if nodes is None else nodes)
+    state.number(tree)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # literals with invalid escapes
         body = statements(state, tree.body)
@@ -212,17 +213,21 @@ def pieces(state: State, nodes: Iterable[Any], prefix: str, quote: str, parts: l
             at = state.number(node)
             parts.append(r.Const(at, value) if isinstance(value, str) else r.Opaque(at))
             continue
+        conversion = node.conversion or ""
         if node.equal is not None:
-            code = cst.Module(()).code_for_node(node.expression)
-            parts.append(r.Const(state.number(node), code + "="))
-        parts.append(expression(state, node.expression))
-        if node.format_spec is not None:
-            specification = [piece for piece in node.format_spec if type(piece) is cst.FormattedStringExpression]
-            if specification:  # evaluated, but how the value then looks is not known
-                at = state.number(node)
-                inner: list[r.Expr] = []
-                pieces(state, specification, prefix, quote, inner)
-                parts.append(r.Opaque(at, tuple(inner)))
+            code = cst.Module(()).code_for_node
+            text = code(node.whitespace_before_expression) + code(node.expression) + code(node.equal)
+            parts.append(r.Const(state.number(node), text) if storable(text) else r.Opaque(state.number(node)))
+            if not conversion and node.format_spec is None:
+                conversion = "r"
+        if not conversion and not node.format_spec:
+            parts.append(expression(state, node.expression))
+            continue
+        at = state.number(node)
+        replaced = expression(state, node.expression)
+        spec: list[r.Expr] = []
+        pieces(state, node.format_spec or (), prefix, quote, spec)
+        parts.append(r.Field(at, replaced, conversion, tuple(spec)))
 
 
 def lower_format(state: State, node: cst.FormattedString) -> r.Expr:

@@ -1,7 +1,8 @@
 """The program as small immutable records: what the interpreter executes and what the cache stores.
 
-A record keeps `at`, the preorder number of the libcst node that it came from (see `dpcheck.program.lower`). Lines and
-columns are not stored: `dpcheck.source.positions` computes them for the few records that a report prints.
+A record keeps `at`, the preorder number of the libcst node that it came from (see `dpcheck.program.lower`). No record
+has the number 0, which stands for the file. Lines and columns are not stored: `dpcheck.source.positions` computes them
+for the few records that a report prints.
 
 Surface forms that mean the same are one record: an annotated assignment is an `Assign`, `async for` is a `For`, an
 f-string is a `Format`. A form that the interpreter has no use for becomes `Opaque`, whose value is unknown.
@@ -36,9 +37,17 @@ class Bytes(Record, frozen=True, array_like=True, tag="Bytes"):
 
 
 class Format(Record, frozen=True, array_like=True, tag="Format"):
-    """An f-string: the literal parts are `Const`, the replaced ones are expressions."""
+    """An f-string: the literal parts are `Const`, the replaced ones are expressions, or a `Field` of one."""
 
     parts: tuple[Expr, ...]
+
+
+class Field(Record, frozen=True, array_like=True, tag="Field"):
+    """`{value!conversion:spec}`; `conversion` is "", "r", "s" or "a", and `spec` has parts as an f-string has."""
+
+    value: Expr
+    conversion: str
+    spec: tuple[Expr, ...]
 
 
 class Attr(Record, frozen=True, array_like=True, tag="Attr"):
@@ -185,8 +194,8 @@ class Opaque(Record, frozen=True, array_like=True, tag="Opaque"):
 
 
 Expr = Union[
-    Name, Const, Bytes, Format, Attr, Item, Slice, Call, Binary, Unary, Compare, Logic, Cond, Seq, Star, Dict, Comp,
-    Lambda, Walrus, Yield, Await, Opaque,
+    Name, Const, Bytes, Format, Field, Attr, Item, Slice, Call, Binary, Unary, Compare, Logic, Cond, Seq, Star, Dict,
+    Comp, Lambda, Walrus, Yield, Await, Opaque,
 ]  # fmt: skip
 
 
@@ -352,7 +361,7 @@ Stmt = Union[
 
 
 class Module(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One lowered file. `nodes` is how many numbers were given out: every `at` is below it."""
+    """One lowered file. `nodes` is how many numbers were given out, that of the file included: every `at` is below."""
 
     body: tuple[Stmt, ...]
     nodes: int

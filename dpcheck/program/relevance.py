@@ -14,6 +14,8 @@ WORDS: tuple[bytes, ...] = (
     b"torch.distributed",
     b"torch import distributed",
     b"init_process_group",
+    b"init_distributed",
+    b"initialize_dist",
     b"torchrun",
     b".spawn(",
     b"world_size",
@@ -34,6 +36,8 @@ WORDS: tuple[bytes, ...] = (
     b"ightning",
     b"Fabric(",
     b"Trainer(",
+    b"Trainer):",
+    b"SFTConfig",
     b"TrainingArguments",
     b"horovod",
     b"deepspeed",
@@ -51,8 +55,10 @@ WORDS: tuple[bytes, ...] = (
 )
 
 MAIN = b"__main__"
+# A list in parentheses is bounded, lest thousands of open ones in a text are each followed to its end.
 IMPORTS = re.compile(
-    rb"^[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\r\n;#]*)|import[ \t]+([\w.][^\r\n;#]*))",
+    rb"^[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]{0,4000}\)|[^\r\n;#]*)"
+    rb"|import[ \t]+([\w.][^\r\n;#]*))",
     re.MULTILINE,
 )
 

@@ -27,11 +27,12 @@ class _Mark:
 
 def render(result: Result, lines: Lines, *, color: bool = False) -> str:
     style = Style(color)
-    blocks = ["\n".join(_finding(finding, lines, style)) for finding in result.findings]
+    blocks = ["\n".join(finding_lines(finding, lines, style)) for finding in result.findings]
     return "\n\n".join([*blocks, style.bold(summary(result))]) + "\n"
 
 
-def _finding(finding: Finding, lines: Lines, style: Style) -> Iterator[str]:
+def finding_lines(finding: Finding, lines: Lines, style: Style) -> Iterator[str]:
+    """One finding, line by line."""
     rule = finding.rule
     marks = [_Mark(finding.span, finding.label, True), *(_Mark(note.span, note.label, False) for note in finding.notes)]
     margin = len(str(max(mark.span.end_line for mark in marks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias, cast
 
 import msgspec
@@ -82,16 +83,21 @@ def item(finding: Finding, fingerprint: str) -> Item:
         name=rule.name,
         severity=rule.severity.value,
         confidence=finding.confidence.value,
-        message=finding.message,
-        path=span.path,
+        message=_text(finding.message),
+        path=_text(span.path),
         line=span.line,
         column=span.column,
         end_line=span.end_line,
         end_column=span.end_column,
         related=[
-            Related(path=note.span.path, line=note.span.line, column=note.span.column, message=note.label)
+            Related(path=_text(note.span.path), line=note.span.line, column=note.span.column, message=_text(note.label))
             for note in finding.notes
         ],
         fingerprint=fingerprint,
         origin=cast("Origin", finding.origin),
     )
+
+
+def _text(text: str) -> str:
+    """The text without what cannot be written as UTF-8: bytes of a file's name, and lone surrogates of its text."""
+    return re.sub(r"[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)

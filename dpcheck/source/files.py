@@ -6,6 +6,7 @@ from __future__ import annotations
 # ruff: noqa: PTH100, PTH109, PTH110, PTH118, PTH120
 import dataclasses
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,13 +40,15 @@ BUILT = frozenset({"build", "dist"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """`files` are absolute, sorted and without duplicates; `missing` are the given paths that do not exist.
+    """`files` are absolute, sorted and without duplicates; `missing` are the given paths that do not exist, `irregular`
+    those that are neither file nor folder: pipes, sockets and devices, which may have no end or no second reading.
 
     `roots` are the given folders and the folders of the given files; `unlisted` are folders that cannot be read.
     """
 
     files: tuple[Path, ...]
     missing: tuple[Path, ...] = ()
+    irregular: tuple[Path, ...] = ()
     roots: tuple[Path, ...] = ()
     unlisted: tuple[Path, ...] = ()
 
@@ -74,19 +77,28 @@ def discover(paths: Iterable[Path], *, exclude: Sequence[str] = (), root: Path |
     """
     walk = Walk(Rules(Path(root or Path.cwd()), exclude))
     missing: list[Path] = []
+    irregular: list[Path] = []
     roots: list[Path] = []
     for path in paths:
         place = Path(absolute(path))
-        if place.is_dir():
+        try:
+            mode = place.stat().st_mode
+        except PermissionError:
+            mode = stat.S_IFREG  # to be reported as a file that cannot be read
+        except (OSError, ValueError):
+            missing.append(path)
+            continue
+        if stat.S_ISDIR(mode):
             roots.append(place)
             walk.folder(str(place))
-        elif place.exists():
+        elif stat.S_ISREG(mode):
             roots.append(place.parent)
             walk.add(str(place))
         else:
-            missing.append(path)
+            irregular.append(path)
     files = tuple(map(Path, sorted(walk.files.values())))
-    return Selection(files, tuple(missing), tuple(roots), tuple(map(Path, sorted(walk.unlisted))))
+    unlisted = tuple(map(Path, sorted(walk.unlisted)))
+    return Selection(files, tuple(missing), tuple(irregular), tuple(roots), unlisted)
 
 
 class Walk:
@@ -196,8 +208,10 @@ class Rules:
 
     def read(self, folder: str) -> None:
         if folder not in self._ignored:
+            path = Path(folder, ".gitignore")
             try:
-                lines = Path(folder, ".gitignore").read_text("utf-8", "replace").splitlines()
+                # A pipe of that name would never end.
+                lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
             except OSError:
                 lines = []
             self._ignored[folder] = spec(lines) if any(line and not line.startswith("#") for line in lines) else None

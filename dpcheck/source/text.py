@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import os
 import re
+import stat
 from pathlib import Path
 
 # PEP 263: in one of the first two lines, the first of which must be blank or a comment.
 COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 BLANK = re.compile(r"[ \t\f]*(?:#.*)?$")
 NEWLINE = re.compile(r"\r\n?|\n")
+# A file that is larger is not read. The largest that trains, among those that we know, has 1.4 MB; and a libcst tree
+# takes 800 times the space of its text.
+LARGEST = 4 << 20
 
 
 class Unreadable(Exception):
@@ -38,11 +43,20 @@ class Source:
 
 def read(path: Path) -> Source:
     """The file's text. Raises Unreadable."""
+    return decode(path, load(path)[1])
+
+
+def load(path: Path) -> tuple[os.stat_result, bytes]:
+    """The file's status and content. Raises Unreadable, also for a pipe or a device, which may have no end."""
     try:
-        data = path.read_bytes()
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
+            return status, path.read_bytes()
     except OSError as error:
         raise Unreadable(path, f"cannot be read: {error.strerror or error}") from None
-    return decode(path, data)
+    if stat.S_ISREG(status.st_mode):
+        raise Unreadable(path, f"is larger than {LARGEST >> 20} MiB")
+    raise Unreadable(path, "is not a regular file")
 
 
 def decode(path: Path, data: bytes) -> Source:

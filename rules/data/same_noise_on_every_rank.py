@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dpcheck.execution import TrainingRun
 from dpcheck.execution.facts import Source, SourceKind
-from dpcheck.execution.intrinsics import RandomState
 from dpcheck.execution.loading import leaves
+from dpcheck.execution.randomness import RandomState
 from dpcheck.execution.run import Event, Update
 from dpcheck.execution.values import Const
 from dpcheck.findings.finding import Finding, Note, Span

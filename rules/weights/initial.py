@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from dpcheck.execution import TrainingRun
-from dpcheck.execution.intrinsics import RandomState
+from dpcheck.execution.randomness import RandomState
 from dpcheck.execution.run import Event, escaped, parts_of, unwrapped
 from dpcheck.execution.values import Instance
 

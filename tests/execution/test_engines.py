@@ -39,6 +39,27 @@ def test_horovod_sums_when_told_to(tmp_path: Path) -> None:
     assert one(run(tmp_path, HOROVOD.replace("ARGUMENTS", "op=hvd.Sum")), "wrap").averages is False
 
 
+def test_a_gradient_takes_its_reduced_value_in_place(tmp_path: Path) -> None:
+    for written in ("p.grad = reduced", "p.grad.copy_(reduced)"):
+        by_hand = f"for p in model.parameters():\n        reduced = hvd.allreduce(p.grad)\n        {written}"
+        found = run(
+            tmp_path,
+            f"""
+import horovod.torch as hvd
+hvd.init()
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(pairs(), batch_size=4):
+    F.cross_entropy(model(x), y).backward()
+    {by_hand}
+    optimizer.step()
+""",
+        )
+        (only,) = found.updates
+        assert one(found, "reduce gradients").op == "avg"
+        assert only.summed == 0
+
+
 def test_deepspeed_divides_by_its_configuration(tmp_path: Path) -> None:
     found = run(
         tmp_path,

@@ -829,7 +829,7 @@ PROGRAMS: dict[str, tuple[str, list[Any]]] = {
         """,
         [2],
     ),
-    "an exception out of a function may reach the handler": (
+    "an exception out of a function reaches the handler": (
         """
         def f():
             raise KeyError("x")
@@ -840,7 +840,7 @@ PROGRAMS: dict[str, tuple[str, list[Any]]] = {
             n = 3
         show(n)
         """,
-        [frozenset({2, 3})],
+        [3],
     ),
     "an unknown condition that raises": (
         """
@@ -1098,6 +1098,21 @@ PROGRAMS: dict[str, tuple[str, list[Any]]] = {
         show("{}-{name}".format(n, name="x"), "a" "b", "x" * 3, str(n) + "!", "b" in "abc", "%d/%s" % (n, "k"))
         """,
         [("3-x", "ab", "xxx", "3!", True, "3/k")],
+    ),
+    "formats and conversions in f-strings": (
+        """
+        n, w, name = 3, 4, "x"
+        show(f"{n:02d}", f"{1 / 3:.2f}", f"{name!r}-{name!s:>{w}}", f"{n = }", f"{n=:>{w}}", f"e{n + 4:0{w}}", f"{n:}")
+        """,
+        [("03", "0.33", "'x'-   x", "n = 3", "n=   3", "e0007", "3")],
+    ),
+    "f-strings whose text is not known": (
+        """
+        import torch.distributed as dist
+        none, lr = None, 0.1
+        show(f"{dist.get_rank():02d}", f"{none:02d}", f"{lr:{dist.get_rank()}}", f"{lr:{'9' * 9}}")
+        """,
+        [(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)],
     ),
     "slices": (
         """

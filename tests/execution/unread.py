@@ -81,7 +81,7 @@ def findings(
     """What the rules find in the runs of the files (absolute paths), of any confidence."""
     program = Altered(files, hidden, texts or {})
     execution = Execution(program)
-    runs = [run for part in (execution.script, execution.functions) for unit in program.entries for run in part(unit)]
+    runs = [run for part in execution.parts for unit in program.entries for run in part(unit)]
     spans = [
         (entry.rule.code, finding.span)
         for run in runs

@@ -147,6 +147,92 @@ def test_without_a_folder_nothing_is_written(project: Path, monkeypatch: pytest.
     assert not list(project.glob("*cache*"))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="names of files are text")
+def test_names_that_are_not_text(project: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(project) + b"/caf\xe9.py"))
+    try:
+        odd.write_text("x = 1\n")
+    except OSError:
+        pytest.skip("names of files are text")
+    cache = Cache(project.parent / "cache", project)
+    for path in (odd, project / "a.py"):
+        cache.put(path, take_in(path))
+    cache.save()
+    assert set(module.read(file(project))) == {str(project / "a.py")}
+    assert cache.get(odd) is not None
+
+
+def test_what_lies_in_a_folder_that_has_been_locked_is_dropped(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(project)
+    cache = Cache(project.parent / "cache", project)
+    cache.put(project / "b.py", take_in(project / "b.py"))
+
+    def locked(path: Path | str, **_: object) -> os.stat_result:
+        if str(path).endswith("a.py"):
+            raise PermissionError(path)
+        return status(path)
+
+    status = os.stat
+    monkeypatch.setattr(os, "stat", locked)
+    cache.save()
+    assert {Path(name).name for name in module.read(file(project))} == {"b.py", "c.py"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_in_the_place_of_a_cache_file(project: Path) -> None:
+    filled(project)
+    path = file(project)
+    path.unlink()
+    os.mkfifo(path)
+    assert filled(project).get(project / "a.py") is not None
+    assert path.is_file()
+
+
+def test_links_lead_to_no_writing_elsewhere(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    try:
+        (tmp_path / "cache").symlink_to(other, target_is_directory=True)
+    except OSError:
+        pytest.skip("no links here")
+    assert filled(project).get(project / "a.py") is None
+    assert list(other.iterdir()) == []
+    (tmp_path / "cache").unlink()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / ".gitignore").symlink_to(other / "ignored")
+    assert filled(project).get(project / "a.py") is not None
+    kept = file(project)
+    kept.replace(other / "kept")
+    kept.symlink_to(other / "kept")
+    before = (other / "kept").read_bytes()
+    assert Cache(tmp_path / "cache", project).get(project / "a.py") is None
+    (project / "b.py").write_text("x = 3\n")
+    assert filled(project).get(project / "a.py") is not None
+    assert not kept.is_symlink()
+    draft = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
+    draft.symlink_to(other / "kept")
+    filled(project)
+    assert (other / "kept").read_bytes() == before
+    assert [path.name for path in other.iterdir()] == ["kept"]
+
+
+def test_a_file_that_has_grown_without_end_is_not_read(project: Path) -> None:
+    cache = filled(project)
+    with (project / "a.py").open("ab") as large:
+        large.truncate(1 << 40)
+    assert cache.get(project / "a.py") is None
+
+
+def test_a_failure_that_need_not_come_again_is_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short_of_memory(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpcheck.program.intake.examine", short_of_memory)
+        assert filled(project).get(project / "a.py") is None
+    assert filled(project).get(project / "a.py") is not None
+
+
 def test_spans(project: Path) -> None:
     cache = filled(project)
     path = project / "b.py"
@@ -174,7 +260,7 @@ program = Program(discover([project]), cache=Cache(cache, project), stub_folder=
 program.prepare()
 print([unit.path.name for unit in program.entries], [error.reason for error in program.unreadable])
 print([unit.module and len(unit.module.body) for unit in program.units])
-print(program.span(project / "a.py", 2), program.span(project / "a.py", 2), program.span(project / "c.py", 0))
+print(program.span(project / "a.py", 3), program.span(project / "a.py", 3), program.span(project / "c.py", 1))
 program.save()
 print(*(name for name in ("libcst", "multiprocessing", "pathspec", "rich") if name in sys.modules))
 """

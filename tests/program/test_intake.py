@@ -11,8 +11,20 @@ from pathlib import Path
 import pytest
 
 from dpcheck.program import intake
-from dpcheck.program.intake import MODULES, UNSTORABLE, Entry, examine, take_in, take_in_all, unpack
+from dpcheck.program.intake import (
+    MODULES,
+    UNSTORABLE,
+    Entry,
+    Stored,
+    examine,
+    failed,
+    take_in,
+    take_in_all,
+    take_in_alone,
+    unpack,
+)
 from dpcheck.source import syntax
+from dpcheck.source.child import LARGE
 from dpcheck.source.ignores import ignore_comments
 from dpcheck.source.positions import Positions
 from dpcheck.source.text import Source, Unreadable, decode
@@ -31,7 +43,7 @@ def test_what_an_entry_says() -> None:
     assert entry == Entry(None, False, True, True, True, ((0, "sys"), (0, "a"), (0, "a.b")), None)
     entry = examine(HERE, b"x = 1\n", lower=True)
     assert entry.module is not None
-    assert MODULES.decode(entry.module).nodes == 3
+    assert MODULES.decode(entry.module).nodes == 4
     assert examine(HERE, b"") == Entry(None, False, False, False, False, (), None)
 
 
@@ -70,7 +82,7 @@ def test_long_chains_are_read_whatever_can_be_stored(tmp_path: Path, length: int
     entry = take_in(path, lower=True).entry
     assert entry.error is None
     assert entry.module
-    assert unpack(path, entry.module).nodes == 4 * (length + 1) + 2 * length + 3
+    assert unpack(path, entry.module).nodes == 4 * (length + 1) + 2 * length + 4
     assert unpack(path, UNSTORABLE).nodes == unpack(path, entry.module).nodes
 
 
@@ -78,6 +90,22 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     stored = take_in(tmp_path / "gone.py")
     assert stored.size == -1
     assert stored.entry.error == ("cannot be read: No such file or directory", 1, 1)
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "big.py"
+    with path.open("wb") as file:
+        file.truncate(3 << 30)
+    assert take_in(path) == Stored(0, -1, b"", failed("is larger than 4 MiB"))
+
+
+def test_more_memory_than_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(source: Source) -> None:
+        raise MemoryError
+
+    (tmp_path / "a.py").write_text("x = 1\n")
+    monkeypatch.setattr(intake, "judge", judge)
+    assert take_in(tmp_path / "a.py") == Stored(0, -1, b"", failed("takes more memory than there is"))
 
 
 @pytest.fixture
@@ -117,6 +145,30 @@ def test_a_file_that_kills_its_worker(many: list[Path], victims: set[str], monke
     assert set(found) == set(many)
     crashed = {path.name for path, stored in found.items() if stored.entry.error == ("crashes the parser", 1, 1)}
     assert crashed == victims
+
+
+@needs_fork
+def test_a_large_file_is_read_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large, small = tmp_path / "large.py", tmp_path / "small.py"
+    large.write_text("loss.backward()\n" * 20_000)
+    small.write_text("loss.backward()\n")
+    assert large.stat().st_size > LARGE
+    assert dict(take_in_all([large, small])) == {large: take_in(large), small: take_in(small)}
+    parent = os.getpid()
+
+    def kill(source: Source) -> None:
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(intake, "judge", kill)
+    assert take_in_alone(small) == take_in(small)
+    assert take_in_alone(large) == Stored(0, -1, b"", failed("crashes the parser"))
+
+    def none_left() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", none_left)
+    assert take_in_alone(large) == take_in(large)
 
 
 @needs_fork
@@ -177,8 +229,9 @@ def test_damaged_programs(seed: int) -> None:
         compile(data, "x.py", "exec")  # which libcst does not read
     elif entry.error is None:
         assert entry.module is not None
-        module, positions = MODULES.decode(entry.module), Positions(decode(HERE, data))
-        assert all(positions.span(at)[0] > 0 for at in range(module.nodes))
+        module, source = MODULES.decode(entry.module), decode(HERE, data)
+        alone, known = Positions(source), Positions(source, module)
+        assert [known.span(at) for at in range(module.nodes)] == [alone.span(at) for at in range(module.nodes)]
     else:
         reason, line, column = entry.error
         assert reason

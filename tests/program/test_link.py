@@ -284,7 +284,8 @@ def test_units(tmp_path: Path, stubs: Path, monkeypatch: pytest.MonkeyPatch) -> 
     module = program.units[0].module
     assert module is not None
     assert module is program.units[0].module
-    assert program.span("b.py", 0) == program.span(tmp_path / "b.py", 0) == Span("b.py", 1, 1, 1, 6)
+    assert program.span("b.py", 1) == program.span(tmp_path / "b.py", 1) == Span("b.py", 1, 1, 1, 6)
+    assert program.span("b.py", 0) == Span("b.py", 1, 1, 1, 1)
 
 
 def test_unreadable(tmp_path: Path, stubs: Path) -> None:

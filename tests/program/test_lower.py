@@ -81,11 +81,16 @@ def const(value: object) -> tuple[str, object]:
         ("'😀'", const("😀")),
         ("''", const("")),
         ("f'a{b}c'", ("Format", (const("a"), B, const("c")))),
-        ("f'{{}}{a!r:>10}'", ("Format", (const("{}"), A))),
+        ("f'{{}}{a!r:>10}'", ("Format", (const("{}"), ("Field", A, "r", (const(">10"),))))),
+        ("f'{a!s}{a:}'", ("Format", (("Field", A, "s", ()), A))),
         (r"f'\n{a}'", ("Format", (const("\n"), A))),
         (r"rf'\n{a}'", ("Format", (const("\\n"), A))),
-        ("f'{a:>{b}.{c}}'", ("Format", (A, ("Opaque", (B, C))))),
-        ("f'{a = }'", ("Format", (const("a="), A))),
+        ("f'{a:>{b}.{c!r}}'", ("Format", (("Field", A, "", (const(">"), B, const("."), ("Field", C, "r", ()))),))),
+        ("f'{a:{{b}}}'", ("Format", (("Field", A, "", (("Seq", "set", (B,)),)),))),
+        (
+            "f'{a = }{ b=:x}'",
+            ("Format", (const("a = "), ("Field", A, "r", ()), const(" b="), ("Field", B, "", (const("x"),)))),
+        ),
         ("f''", ("Format", ())),
         ("'a' f'{b}' 'c'", ("Format", (const("a"), B, const("c")))),
         ("a.b", ("Attr", A, "b")),
@@ -350,9 +355,9 @@ def test_numbers() -> None:
     check_numbers(BINDING)
     check_numbers("x = f'{a:{b}}' 'c' f'{d=}'\na[b, c:d](e)(*f)\nmatch a:\n  case 1 | b.c: pass\n")
     first, second = module("a = b\nc.d(e)").body
-    assert (first.at, second.at) == (0, 3)
+    assert (first.at, second.at) == (1, 4)  # the number 0 is the file's
     assert plain(second) == do(("Call", ("Attr", C, "d"), (("Arg", name("e"), None, ""),)))
-    assert numbers(second) == [3, 4, 5, 6, 7, 8]
+    assert numbers(second) == [4, 5, 6, 7, 8, 9]
 
 
 # ---------------------------------------------------------------- size
@@ -386,9 +391,9 @@ def test_deep_records_can_be_stored() -> None:
     def stored(text: str) -> r.Module:
         return deep(lambda: MODULES.decode(ENCODER.encode(lower(cst.parse_module(text)))))
 
-    assert stored("x = " + "a + " * 1400 + "a\n").nodes == 2803
-    assert stored("x = " + "not " * 1400 + "a\n").nodes == 1403
-    assert stored("x = " + "(f(a, [" * 60 + "]))" * 60).nodes == 362
+    assert stored("x = " + "a + " * 1400 + "a\n").nodes == 2804
+    assert stored("x = " + "not " * 1400 + "a\n").nodes == 1404
+    assert stored("x = " + "(f(a, [" * 60 + "]))" * 60).nodes == 363
 
 
 STANDARD = Path(sysconfig.get_path("stdlib"))

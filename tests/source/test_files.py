@@ -116,8 +116,35 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
+    tree(tmp_path, "a.py")
     os.mkfifo(tmp_path / "pipe.py")
-    assert discover([tmp_path]).files == ()
+    assert names(discover([tmp_path]), tmp_path) == ["a.py"]
+    found = discover([tmp_path / "pipe.py", tmp_path / "a.py", Path(os.devnull)])
+    assert names(found, tmp_path) == ["a.py"]
+    assert found.irregular == (tmp_path / "pipe.py", Path(os.devnull))
+
+
+def test_a_pipe_is_no_gitignore(tmp_path: Path) -> None:
+    tree(tmp_path, "a.py")
+    os.mkfifo(tmp_path / ".gitignore")
+    assert names(discover([tmp_path]), tmp_path) == ["a.py"]
+
+
+def test_a_path_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, "locked/a.py", "b.py")
+    look = Path.stat
+
+    def stat(self: Path, **kwargs: bool) -> os.stat_result:
+        if self.parent.name == "locked":
+            raise PermissionError
+        return look(self, **kwargs)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    found = discover(
+        [tmp_path / "locked" / "a.py", tmp_path / "b.py", tmp_path / ("a" * 5000), tmp_path / "b.py" / "c"]
+    )
+    assert names(found, tmp_path) == ["b.py", "locked/a.py"]  # that it cannot be read is then said of the file
+    assert [path.name for path in found.missing] == ["a" * 5000, "c"]
 
 
 def test_display(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

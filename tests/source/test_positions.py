@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import ast
 import codecs
+import contextlib
+import os
 import random
 import re
+import signal
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -15,7 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcheck.program.lower import lower
-from dpcheck.source.positions import Positions
+from dpcheck.source import positions as module
+from dpcheck.source import syntax
+from dpcheck.source.child import can_fork
+from dpcheck.source.positions import Place, Positions
 from dpcheck.source.text import Source, Unreadable, decode
 
 NEWLINE = re.compile(r"\r\n?|\n")
@@ -41,10 +47,23 @@ def cut(text: str, span: tuple[int, int, int, int]) -> str:
     )
 
 
+def places(text: str) -> list[Place]:
+    """Where all records stand: the same, whether the file is taken apart, and how far."""
+    found: list[cst.CSTNode] = []
+    records = lower(cst.parse_module(text), found)
+    whole = Positions(source(text))
+    result = [whole.span(at) for at in range(len(found))]
+    for long in (0, module.LONG):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "LONG", long)
+            apart = Positions(source(text), records)
+        assert [apart.span(at) for at in range(len(found))] == result
+    return result
+
+
 def spans(text: str, kind: type[cst.CSTNode]) -> list[str]:
     """What the spans of all nodes of a kind hold."""
-    positions = Positions(source(text))
-    return [cut(text, positions.span(at)) for at, node in enumerate(nodes(text)) if isinstance(node, kind)]
+    return [cut(text, span) for span, node in zip(places(text), nodes(text), strict=True) if isinstance(node, kind)]
 
 
 # ---------------------------------------------------------------- what a span holds
@@ -128,12 +147,9 @@ UNREAD = {
 
 
 def names_by_us(text: str) -> set[tuple[str, int, int, int, int]]:
-    positions = Positions(source(text))
-    found = set()
-    for at, node in enumerate(nodes(text)):
-        if isinstance(node, cst.Name):
-            found.add((node.value, *positions.span(at)))
-    return found
+    return {
+        (node.value, *span) for span, node in zip(places(text), nodes(text), strict=True) if isinstance(node, cst.Name)
+    }
 
 
 PROGRAM = '''\
@@ -174,12 +190,12 @@ def test_layouts(newline: str, indent: str, ending: str, start: str) -> None:
 def test_byte_order_mark() -> None:
     read = decode(Path("x.py"), codecs.BOM_UTF8 + b"ab = cd\n")
     positions = Positions(read)
-    assert [positions.span(at) for at in (1, 2)] == [(1, 1, 1, 3), (1, 6, 1, 8)]
+    assert [positions.span(at) for at in (2, 3)] == [(1, 1, 1, 3), (1, 6, 1, 8)]
 
 
 def test_encoding() -> None:
     read = decode(Path("x.py"), "# coding: latin-1\nx = 'äöü', y\n".encode("latin-1"))
-    assert Positions(read).span(4) == (2, 12, 2, 13)
+    assert Positions(read).span(5) == (2, 12, 2, 13)
 
 
 STANDARD = Path(sysconfig.get_path("stdlib"))
@@ -247,15 +263,25 @@ def test_any_layout(text: str) -> None:
 def test_deep_chains_have_positions() -> None:
     text = "x = " + "a + " * 1500 + "a\n" + "if a: b\n" + "elif a: b\n" * 1000
     positions = Positions(source(text))
-    assert positions.span(2) == (1, 5, 1, 5 + 4 * 1500 + 1)
+    assert positions.span(3) == (1, 5, 1, 5 + 4 * 1500 + 1)
 
 
 def test_a_file_that_has_changed_since() -> None:
     positions = Positions(source("x = 1\n"))
-    assert positions.span(1) == (1, 1, 1, 2)
+    assert positions.span(2) == (1, 1, 1, 2)
     assert positions.span(100) == (1, 1, 1, 1)
     with pytest.raises(Unreadable):
-        Positions(source("x = (")).span(0)
+        Positions(source("x = (")).span(1)
+    records = lower(cst.parse_module("x = 1\ny = 2\n"))
+    for text in ("y = 2\n", "x = 1\n\nf(y) + 2\n", "x = (\n", "a; b\n"):
+        positions = Positions(source(text), records)
+        with contextlib.suppress(Unreadable):
+            assert positions.span(4) == Positions(source(text)).span(4)
+
+
+def test_the_file_has_a_number() -> None:
+    text = "'doc'\n\nx = 1\n"
+    assert places(text)[:2] == [(1, 1, 1, 1), (3, 1, 3, 6)]
 
 
 ODD = """
@@ -279,13 +305,59 @@ type p = q
 """
 
 
-def test_where_top_level_statements_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, whether Python's parser helps or not."""
-    for text in (ODD, ODD.replace("type p = q\n", ""), PROGRAM, "", "pass", "\n\n'doc'\nx"):
-        count = len(nodes(text))
-        positions = Positions(source(text))
-        found = [positions.span(at) for at in range(count)]
-        with monkeypatch.context() as patch:
-            patch.setattr("dpcheck.source.positions.top_lines", lambda text: [])
-            positions = Positions(source(text))
-            assert found == [positions.span(at) for at in range(count)]
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that libcst gets to see from now on."""
+    seen: list[str] = []
+
+    def parse(source: Source) -> cst.Module:
+        seen.append(source.text)
+        return syntax.parse(source)
+
+    monkeypatch.setattr(module, "parse", parse)
+    return seen
+
+
+@pytest.mark.parametrize("text", [ODD, ODD.replace("type p = q\n", ""), PROGRAM, "", "pass", "\n\n'doc'\nx"])
+def test_top_level_statements(text: str) -> None:
+    assert len(places(text)) == len(nodes(text))
+
+
+def test_only_the_statement_in_question_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "'doc'\nimport a\n\n@b  # c\ndef d():\n    pass  # e\n\n\nf; g; '''h\ni'''; j\npass\n"
+    positions = Positions(source(text), lower(cst.parse_module(text)))
+    seen = parsed(monkeypatch)
+    assert positions.span(3) == (5, 1, 5, 9)
+    assert positions.span(4) == (4, 2, 4, 3)
+    assert seen == ["@b  # c\ndef d():\n    pass  # e\n"]
+    assert positions.span(9) == (10, 7, 10, 8)
+    assert seen[1:] == ["f; g; '''h\ni'''; j\n"]
+
+
+def test_what_python_and_libcst_see_differently_is_parsed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a\n'b' f'c'\nd\n"  # not a record, but not told from `f'c'` by Python's parser
+    positions = Positions(source(text), lower(cst.parse_module(text)))
+    seen = parsed(monkeypatch)
+    assert positions.span(3) == (3, 1, 3, 2)
+    assert seen == [text]
+    text = "@\\\na\ndef b(): c\nd\n"  # its decorator seems to start a line of its own
+    positions = Positions(source(text), lower(cst.parse_module(text)))
+    assert positions.span(5) == (4, 1, 4, 2)
+    del seen[:]
+    assert positions.span(2) == (2, 1, 2, 2)
+    assert seen == ["a\ndef b(): c\n", text]
+
+
+# ---------------------------------------------------------------- large files
+
+
+@pytest.mark.skipif(not can_fork(), reason="there can be no other process")
+def test_a_large_text_is_parsed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "x = [\n" + "    a,\n" * 100 + "]\n"
+    expected = places(text)
+    monkeypatch.setattr(module, "LARGE", 500)
+    seen = parsed(monkeypatch)
+    assert places(text) == expected
+    assert seen == []
+    monkeypatch.setattr(module, "located", lambda source: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(Unreadable):
+        Positions(source(text)).span(3)

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import ast
 import codecs
+import os
 from pathlib import Path
 
 import pytest
 
-from dpcheck.source.text import Unreadable, decode, position, read
+from dpcheck.source.text import LARGEST, Unreadable, decode, load, position, read
 
 HERE = Path("x.py")
 
@@ -72,8 +73,26 @@ def test_read(tmp_path: Path) -> None:
     assert read(path).text == "x = 1"
     with pytest.raises(Unreadable, match="cannot be read: No such file"):
         read(tmp_path / "b.py")
-    with pytest.raises(Unreadable, match="cannot be read"):
+    with pytest.raises(Unreadable, match="is not a regular file"):
         read(tmp_path)
+
+
+def test_how_much_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    with path.open("wb") as file:
+        file.truncate(LARGEST)
+    assert load(path)[1] == bytes(LARGEST)
+    with path.open("ab") as file:
+        file.truncate(LARGEST + 1)
+    with pytest.raises(Unreadable, match="is larger than 4 MiB"):
+        load(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.py")
+    with pytest.raises(Unreadable, match="is not a regular file"):
+        load(tmp_path / "a.py")
 
 
 def test_position() -> None:

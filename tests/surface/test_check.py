@@ -11,6 +11,7 @@ from dpcheck.check import check, merge
 from dpcheck.config import Config, Settings
 from dpcheck.findings.finding import Finding, Note, Span
 from dpcheck.findings.result import Result
+from dpcheck.program.link import Program
 from dpcheck.registry import Registry, RegistryError, Selectors
 from dpcheck.rule import Confidence
 from tests.surface.conftest import BAD, ODD
@@ -141,6 +142,7 @@ def test_the_place_of_a_syntax_error_is_related(here: Path, rules: Registry) -> 
     (here / "a.py").write_bytes(UNREADABLE["python2.py"])
     (finding,) = run(here, rules).findings
     assert [note.span.line for note in finding.notes] == [2]
+    assert finding.message.endswith("(line 2)")
 
 
 def test_odd_things_in_folders(here: Path, rules: Registry) -> None:
@@ -175,6 +177,26 @@ def test_a_failure_costs_its_own_results_only(here: Path, rules: Registry) -> No
         ("b.py", "executing the program"),
     ]
     assert "RuntimeError: the rule broke" in result.errors[0].traceback
+
+
+def test_a_failure_around_the_runs_costs_no_findings(here: Path, rules: Registry, monkeypatch) -> None:
+    def broken(self):
+        raise ZeroDivisionError
+
+    (here / "a.py").write_text("# BAD\n")
+    monkeypatch.setattr(Program, "save", broken)
+    monkeypatch.setattr("dpcheck.program.link.Unit.ignores", property(broken))
+    result = run(here, rules)
+    assert found(result) == [("a.py", 1, "XX301")]
+    assert [(error.path, error.doing) for error in result.errors] == [
+        ("a.py", "reading the comments"),
+        (".dpcheck_cache", "writing the cache"),
+    ]
+    (here / "b.py").write_text("(\n")
+    monkeypatch.setattr(Program, "entries", property(broken))
+    result = run(here, rules)
+    assert found(result) == [("b.py", 1, "DP900")]
+    assert "looking for what can be run" in [error.doing for error in result.errors]
 
 
 def test_the_same_fault_in_two_runs_is_one_finding() -> None:

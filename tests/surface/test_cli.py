@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from click.testing import CliRunner, Result
 
 import dpcheck
 from dpcheck.cli import cli
+from dpcheck.execution.describe import described
 
 COMMAND = [sys.executable, "-m", "dpcheck"]
 
@@ -105,6 +108,8 @@ def test_configuration_counts_and_the_command_line_wins(here: Path, rules) -> No
         (["--output", "json", "--output", "full"], "only one can go to standard output"),
         (["--confidence", "sure"], "'sure' is not one of"),
         (["--frobnicate"], "No such option"),
+        ([""], "a path is empty"),
+        (["a.py", ""], "a path is empty"),
     ],
 )
 def test_wrong_usage(here: Path, rules, args: list[str], complaint: str) -> None:
@@ -126,6 +131,48 @@ def test_a_missing_path(here: Path, rules) -> None:
     assert result.exit_code == 2
     assert "a.py:1:3: error[XX301]" in result.stdout
     assert result.stderr == "error: no such file or folder: gone.py\n"
+
+
+def test_a_path_that_is_no_file(here: Path, rules) -> None:
+    (here / "a.py").write_text("# BAD\n")
+    os.mkfifo(here / "pipe.py")
+    result = call("check", "--output", "concise", "a.py", "pipe.py", os.devnull)
+    assert result.exit_code == 2
+    assert "a.py:1:3: error[XX301]" in result.stdout
+    assert (
+        result.stderr
+        == f"error: neither a file nor a folder: pipe.py\nerror: neither a file nor a folder: {os.devnull}\n"
+    )
+
+
+def test_a_file_that_may_not_be_read_does_not_hide_the_others(here: Path, rules, monkeypatch) -> None:
+    (here / "a.py").write_text("# BAD\n")
+    monkeypatch.setattr(
+        os, "access", lambda *args, **kwargs: False
+    )  # what the operating system says to others than root
+    result = call("check", "--output", "concise", "a.py")
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "a.py:1:3: error[XX301]" in result.stdout
+
+
+def test_names_do_not_steer_the_terminal(here: Path, rules) -> None:
+    result = call("check", "gone\x1b[31m.py")
+    assert "no such file or folder: gone␛[31m.py" in result.stderr
+    (here / "dpcheck.toml").write_text('ignore = ["\\u001b[31m"]')
+    assert "\x1b" not in call("check").stderr
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are UTF-8 there")
+def test_a_name_that_is_not_utf8(here: Path) -> None:
+    (here / os.fsdecode(b"caf\xe9.py")).write_text("(\n")
+    result = call(
+        "check", "--no-cache", "--output", "full", "--output", "json=report.json", "--output", "concise=out.txt"
+    )
+    assert result.exit_code == 1
+    assert result.stderr == ""
+    (finding,) = json.loads((here / "report.json").read_bytes())["findings"]
+    assert finding["path"] == "caf�.py"
+    assert (here / "out.txt").read_text("utf-8").startswith("caf�.py:1:1: error[DP900] ")
 
 
 def test_an_internal_error_names_the_file(here: Path, rules) -> None:
@@ -174,6 +221,61 @@ def test_output_to_a_device_leaves_it_one(here: Path, rules) -> None:
     assert json.loads(os.read(reader, 1 << 16))["version"] == 1
     os.close(reader)
     assert (here / "pipe").is_fifo()
+
+
+def test_output_to_an_open_descriptor_spoils_nothing(here: Path) -> None:
+    (here / "a.py").write_text("(\n")
+    command = (
+        f"echo before; {shlex.join(COMMAND)} check --output json=/dev/stdout --output concise=/dev/fd/2; echo after"
+    )
+    with (here / "out").open("w") as out:
+        done = subprocess.run(command, shell=True, stdout=out, stderr=subprocess.PIPE, text=True)
+    assert done.stderr.startswith("a.py:1:1: error[DP900] ")
+    before, _, text = (here / "out").read_text().partition("\n")
+    report, _, after = text.rpartition("}")
+    assert (before, after) == ("before", "\nafter\n")
+    assert json.loads(report + "}")["version"] == 1
+
+
+def test_a_reader_that_goes_away_costs_no_other_output(here: Path) -> None:
+    for number in range(400):
+        (here / f"a{number}.py").write_text("(\n")
+    command = f"{shlex.join(COMMAND)} check --output full --output json=report.json | true"
+    assert subprocess.run(command, shell=True, capture_output=True).stderr == b""
+    assert len(json.loads((here / "report.json").read_text())["findings"]) == 400
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("args", ["check", "describe a.py", "rules", "rules --output json", "explain DP900", "--help"])
+def test_standard_output_that_takes_nothing(here: Path, args: str) -> None:
+    (here / "a.py").write_text("(\n")
+    command = f"{shlex.join(COMMAND)} {args} > /dev/full"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "cannot write to standard output: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(("closed", "output"), [("<&-", True), ("2>&-", True), (">&-", False), ("<&- >&- 2>&-", False)])
+def test_closed_standard_streams(here: Path, closed: str, output: bool) -> None:
+    (here / "a.py").write_text("(\n")
+    command = f"{shlex.join(COMMAND)} check --output concise --output json=report.json {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert bool(done.stdout) is output
+    assert json.loads((here / "report.json").read_text())["summary"]["unreadable"] == 1
+    assert (
+        subprocess.run(f"{shlex.join(COMMAND)} check gone.py {closed}", shell=True, capture_output=True).returncode == 2
+    )
+
+
+def test_a_current_directory_that_is_gone(here: Path) -> None:
+    command = "mkdir gone && cd gone && rmdir ../gone && "
+    for args in ("check", "describe a.py"):
+        done = subprocess.run(f"{command}{shlex.join(COMMAND)} {args}", shell=True, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "Error: cannot use the current directory: No such file or directory\n"
 
 
 def test_output_that_cannot_be_written(here: Path, rules) -> None:
@@ -226,6 +328,34 @@ def test_describe_a_missing_path(here: Path) -> None:
     assert "no such file or folder: gone.py" in result.stderr
 
 
+def test_describe_says_what_it_could_not_read(here: Path) -> None:
+    (here / "a.py").write_text("import os\nprint 'x'\n")
+    os.mkfifo(here / "pipe.py")
+    result = call("describe", "a.py")
+    assert (result.exit_code, result.stdout) == (1, "no data-parallel training run was found\n")
+    assert result.stderr.startswith("error: a.py:2:1: is not valid Python: Missing parentheses in call to 'print'")
+    result = call("describe", "pipe.py")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: neither a file nor a folder: pipe.py\n"
+
+
+def test_describe_goes_on_after_a_failure(here: Path, monkeypatch) -> None:
+    script = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
+    (here / "a.py").write_text(script)
+    (here / "b.py").write_text(script)
+
+    def broken(run):
+        if run.entry.path == "a.py":
+            raise ZeroDivisionError
+        return described(run)
+
+    monkeypatch.setattr("dpcheck.check.described", broken)
+    result = call("describe", ".")
+    assert result.exit_code == 2
+    assert result.stdout.startswith("b.py\n  group           the process group is started here")
+    assert result.stderr.startswith("internal error while describing the run from a.py:\nTraceback")
+
+
 def test_an_unexpected_failure_exits_with_two(here: Path) -> None:
     code = (
         "import dpcheck.check, dpcheck.cli, sys\n"
@@ -266,17 +396,22 @@ def test_a_closed_pipe_ends_quietly(here: Path) -> None:
     process.stderr.close()
 
 
-def test_ctrl_c_ends_quietly(here: Path) -> None:
+def test_ctrl_c_ends_without_a_traceback(here: Path) -> None:
     os.mkfifo(here / "report")  # nobody reads it, so that the command waits
-    process = subprocess.Popen([*COMMAND, "check", "--output", "json=report"], stderr=subprocess.PIPE)
-    assert process.stderr is not None
+    # Where the tests themselves run in the background, Ctrl-C is ignored, and what they start inherits that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        process.wait(3)
-    except subprocess.TimeoutExpired:
+        process = subprocess.Popen([*COMMAND, "check", "--output", "json=report"], stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(3)
         process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
-    assert process.stderr.read().strip() == b""
-    process.stderr.close()
+        _, complaint = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, complaint.split()) == (130, [b"interrupted"])
 
 
 def test_commands_are_click_commands() -> None:

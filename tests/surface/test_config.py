@@ -59,12 +59,20 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
     [
         ("[tool.other]\nselct = 1\n[tool.dpcheck]\n\nselct = []\n", ":5: unknown key 'selct', did you mean 'select'?"),
         ("[tool.dpcheck]\nzzz = 1\n", ":2: unknown key 'zzz', known are select, extend-select, "),
-        ("[tool.dpcheck]\nignore = 'DP3'\n", ":2: ignore: Expected `array`, got `str`"),
-        ("[tool.dpcheck]\nignore = [\n  1\n]\n", ":2: ignore: Expected `str`, got `int`"),
-        ("[tool.dpcheck]\nconfidence = 'sure'\n", ":2: confidence: Invalid enum value 'sure'"),
-        ("[tool.dpcheck.per-file-ignores]\n'a' = 1\n", ":1: per-file-ignores: Expected `array`, got `int`"),
-        ("[tool]\ndpcheck = 3\n", ": Expected `object`, got `int`"),
-        ("[tool.dpcheck\n", ": Expected ']' at the end of a table declaration (at line 1, column 14)"),
+        ("[tool.dpcheck]\nignore = 'DP3'\n", ":2: ignore: a text where a list is wanted"),
+        ("[tool.dpcheck]\nignore = [\n  1\n]\n", ":2: ignore: a number where a text is wanted"),
+        ("[tool.dpcheck]\nconfidence = 'sure'\n", ":2: confidence: 'sure' is not one of high, medium, low"),
+        ("[tool.dpcheck]\nselect = 'DP3'\n", ":2: select: a text where a list is wanted"),
+        ("[tool.dpcheck]\npedantic = 1\n", ":2: pedantic: a number where true or false is wanted"),
+        ("[tool.dpcheck]\nfail-on = 1\n", ":2: fail-on: a number where a text is wanted"),
+        ("[tool.dpcheck.per-file-ignores]\n'a' = 1\n", ":1: per-file-ignores: a number where a list is wanted"),
+        ("[tool]\ndpcheck = 3\n", ": dpcheck: a number where a table is wanted"),
+        ("[[tool.dpcheck]]\n", ": dpcheck: a list where a table is wanted"),
+        ("[tool.dpcheck\n", ":1: Expected ']' at the end of a table declaration"),
+        ("[tool.dpcheck]\nselect = []\nselect = []\n", ":3: Cannot overwrite a value"),
+        (f"[tool.dpcheck]\nselect = {'[' * 100_000}", ": nests too deeply"),
+        ("[tool.dpcheck]\nexclude = [\n  'a',\n  '!',\n]\n", ":4: '!' is not a pattern as in a .gitignore"),
+        ("[tool.dpcheck.per-file-ignores]\n'!' = []\n", ":2: '!' is not a pattern as in a .gitignore"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
@@ -76,9 +84,20 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, complai
 
 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
-    (tmp_path / "dpcheck.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="utf-8"):
+    (tmp_path / "dpcheck.toml").write_bytes(b"pedantic = true\n\xff")
+    with pytest.raises(ConfigError, match=r"dpcheck\.toml:2: cannot be decoded as utf-8"):
         load(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "dpcheck.toml").write_bytes(b"\xef\xbb\xbfpedantic = true\r\n")
+    assert load(tmp_path).config.pedantic
+
+
+def test_selectors_know_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[tool.other]\nx = "DP3"\n[tool.dpcheck]\nselect = [\n  "DP3",\n  "ALL"]\n')
+    assert load(tmp_path).selectors[0].places == {"DP3": f"{file}:5", "ALL": f"{file}:6"}
 
 
 def test_a_pyproject_of_another_shape_is_not_ours(tmp_path: Path) -> None:

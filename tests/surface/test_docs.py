@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
-from dpcheck import registry
+from dpcheck import config, registry
+from dpcheck.check import exemptions
+from dpcheck.cli import cli
 from dpcheck.config import Config
+from dpcheck.report.json import Report
 from tests import generate
 
 ROOT = generate.ROOT
@@ -34,6 +39,29 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_every_configuration_key_is_described() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     assert [key for key in Config.__struct_encode_fields__ if f"`{key}`" not in text] == []
+
+
+def test_the_configuration_in_the_document_is_valid(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    (tmp_path / "pyproject.toml").write_text(re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0])
+    settings = config.load(tmp_path)
+    installed = registry.load()
+    assert installed.choose(settings.selectors, pedantic=settings.config.pedantic)
+    assert exemptions(settings, installed)(str(tmp_path / "examples" / "a.py"))
+
+
+def test_the_report_in_the_document_is_one() -> None:
+    text = (ROOT / "docs" / "json.md").read_text("utf-8")
+    (example,) = re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert msgspec.json.decode(example, type=Report, strict=True).findings[0].code == "DP301"
+
+
+def test_the_readme_shows_what_the_check_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "README.md").read_text("utf-8")
+    (command, shown) = re.search(r"&& \S*dpcheck (.*)\n```\n\nIt answers:\n\n```text\n([^`]*)```", text).groups()
+    printed = CliRunner().invoke(cli, [*command.split(), "--no-cache"], env={"NO_COLOR": "1"}).stdout
+    assert re.sub(r"\(\d+\.\d s\)", "", printed) == re.sub(r"\(\d+\.\d s\)", "", shown)
 
 
 def test_rule_files_and_the_list_of_rules_agree() -> None:

@@ -1,4 +1,4 @@
-from dpcheck_intrinsics import constant, read_from
+from dpcheck_intrinsics import constant, read_from, record
 
 
 class Image:
@@ -37,8 +37,8 @@ class Image:
     def load(self):
         pass
 
-    def save(self, *args, **kwargs):
-        pass
+    def save(self, fp, *args, **kwargs):
+        record("write", self, path=fp)
 
     def close(self):
         pass

@@ -188,6 +188,8 @@ class Accelerator(PartialState):
 
     @contextmanager
     def join_uneven_inputs(self, joinables, even_batches=None):
+        for joinable in joinables:
+            record("join", joinable)
         yield
 
     # Across the ranks.

@@ -136,6 +136,10 @@ class Dataset(_torch_data.Dataset):
             if generator is None and seed is not None:
                 generator = Generator(seed)
             record("split", self, generator=generator, library="numpy")
+            order = drawn("numpy", generator=generator, size=len(self.rows), permutation=True)
+            row = self.rows[order]
+            made = self._made([row for _ in self.rows])
+            return DatasetDict({"train": made, "test": made})
         return DatasetDict({"train": self._made(self.rows), "test": self._made(self.rows)})
 
     def select(self, indices, *args, **kwargs):

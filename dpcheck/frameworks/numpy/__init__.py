@@ -1,6 +1,6 @@
 """Arrays are tensors here: what is not below is the tensor operation of that name."""
 
-from dpcheck_intrinsics import operation, read_from, tensor_function
+from dpcheck_intrinsics import operation, read_from, record, tensor_function
 
 from numpy import random
 
@@ -67,10 +67,12 @@ def memmap(filename, dtype=None, mode="r", offset=0, shape=None, order="C"):
 
 
 def load(file, *args, **kwargs):
+    record("read", None, path=file)
     return read_from(file, "tensor")
 
 
 def loadtxt(fname, *args, **kwargs):
+    record("read", None, path=fname)
     return read_from(fname, "tensor")
 
 
@@ -83,11 +85,11 @@ def frombuffer(buffer, *args, **kwargs):
 
 
 def save(file, arr, **kwargs):
-    pass
+    record("write", arr, path=file)
 
 
 def savez(file, *args, **kwargs):
-    pass
+    record("write", None, path=file)
 
 
 savez_compressed = savez

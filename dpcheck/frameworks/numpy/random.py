@@ -52,7 +52,7 @@ class Generator:
         return drawn("numpy", generator=self, size=size)
 
     def choice(self, a, size=None, replace=True, p=None, **kwargs):
-        return _chosen(a, drawn("numpy", generator=self, size=size))
+        return _chosen(a, drawn("numpy", generator=self, size=size, permutation=not replace))
 
     def permutation(self, x, axis=0):
         return _permuted(x, self)
@@ -116,7 +116,7 @@ def set_state(state):
 
 
 def choice(a, size=None, replace=True, p=None):
-    return _chosen(a, drawn("numpy", size=size))
+    return _chosen(a, drawn("numpy", size=size, permutation=not replace))
 
 
 def permutation(x):

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from dpcheck_intrinsics import kind_of, option, read_from, set_attributes
+from dpcheck_intrinsics import kind_of, option, read_from, record, set_attributes
 
 MISSING = None
 
@@ -99,7 +99,7 @@ class OmegaConf:
 
     @staticmethod
     def save(config, f, resolve=False):
-        pass
+        record("write", config, path=f)
 
     @staticmethod
     def resolve(cfg):

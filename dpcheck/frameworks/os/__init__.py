@@ -78,5 +78,21 @@ def mkdir(path, mode=511):
     pass
 
 
+def _exit(status):
+    raise SystemExit(status)
+
+
+def abort():
+    raise SystemExit(134)
+
+
+def execv(path, args):
+    raise SystemExit(0)  # another program goes on in this process
+
+
+execve = execvp = execvpe = lambda path, args, env=None: execv(path, args)
+execl = execle = execlp = execlpe = lambda path, *args: execv(path, args)
+
+
 def __getattr__(name):
     return lambda *args, **kwargs: constant()

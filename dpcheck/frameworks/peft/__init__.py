@@ -1,6 +1,6 @@
 """PEFT: a model with adapters. Adapters are drawn when they are added."""
 
-from dpcheck_intrinsics import constant, load_state, parameter, set_attributes, unknown
+from dpcheck_intrinsics import constant, load_state, parameter, record, set_attributes, unknown
 
 from torch.nn import Module
 
@@ -49,8 +49,9 @@ class PeftModel(Module):
 
     unload = merge_and_unload
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
-        pass
+    def save_pretrained(self, save_directory, *args, is_main_process=True, **kwargs):
+        if is_main_process:
+            record("write", self, path=save_directory)
 
     def set_adapter(self, name):
         pass

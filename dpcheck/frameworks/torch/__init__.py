@@ -1,6 +1,6 @@
 """What torch does, as far as a data-parallel run depends on it. Functions that are not here are tensor operations."""
 
-from dpcheck_intrinsics import constant, is_tensor as _is_tensor, named_like, no_grad as _no_grad, read_from, seed as _seed, state_dict, tensor_function, unknown
+from dpcheck_intrinsics import constant, is_tensor as _is_tensor, named_like, no_grad as _no_grad, read_from, record, seed as _seed, state_dict, tensor_function, unknown
 
 from torch import cuda, nn, optim, distributed, multiprocessing, utils
 from torch import amp, backends, autograd
@@ -31,6 +31,9 @@ class Tensor:
 
 class Size:
     pass
+
+
+OutOfMemoryError = cuda.OutOfMemoryError
 
 
 class dtype:
@@ -145,12 +148,13 @@ def is_tensor(value):
     return _is_tensor(value)
 
 
-def save(*args, **kwargs):
-    pass
+def save(obj, f, *args, **kwargs):
+    record("write", obj, path=f)
 
 
-def load(path, *args, **kwargs):
-    return read_from(path)
+def load(f, *args, **kwargs):
+    record("read", None, path=f)
+    return read_from(f)
 
 
 def compile(model=None, *args, **kwargs):

@@ -33,7 +33,8 @@ class Metric(_Counter):
         def synced():
             if self.syncs:
                 for name in self.states:
-                    set_attributes(self, {name: all_reduce(getattr(self, name), "sum", in_place=False)})
+                    state = all_reduce(getattr(self, name), "sum", in_place=False, said="compute, which reduces the state")
+                    set_attributes(self, {name: state})
             return own()
 
         set_attributes(self, {"compute": synced})

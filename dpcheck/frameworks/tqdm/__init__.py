@@ -1,6 +1,13 @@
+from dpcheck_intrinsics import certainly, counter
+
+
 class tqdm:
-    def __init__(self, iterable=None, *args, **kwargs):
+    """A bar that is disabled counts nothing: its `n` stays where it began."""
+
+    def __init__(self, iterable=None, *args, initial=0, disable=False, **kwargs):
         self.iterable = iterable
+        self.initial = initial
+        self.disable = disable
 
     def __iter__(self):
         yield from self.iterable
@@ -14,7 +21,12 @@ class tqdm:
     def __exit__(self, *exception):
         return None
 
-    n = 0
+    @property
+    def n(self):
+        if certainly(not self.disable):
+            return counter()
+        return self.initial if self.disable else counter()
+
     total = None
 
     def update(self, n=1):

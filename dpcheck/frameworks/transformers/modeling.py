@@ -9,6 +9,7 @@ from dpcheck_intrinsics import (
     operation,
     parameter,
     pooled,
+    record,
     reduce_targets,
     unknown,
 )
@@ -162,8 +163,10 @@ class PreTrainedModel(Module):
         no_grad(before)
         return result
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
-        pass
+    def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, save_function=None, **kwargs):
+        """`save_function` may be one that writes on one process only."""
+        if is_main_process and save_function is None:
+            record("write", self, path=save_directory)
 
     def push_to_hub(self, *args, **kwargs):
         pass
@@ -205,10 +208,13 @@ class _WithLabels(PreTrainedModel):
         input_features=None,
         **kwargs,
     ):
-        logits = self.hidden(input_ids, inputs_embeds, pixel_values, input_values, input_features)
+        logits = self.head(self.hidden(input_ids, inputs_embeds, pixel_values, input_values, input_features))
         if labels is None:
             return ModelOutput(logits=logits)
         return ModelOutput(loss=self.loss_of(logits, labels, num_items_in_batch), logits=logits)
+
+    def head(self, hidden):
+        return hidden
 
     def loss_of(self, logits, labels, num_items_in_batch):
         return masked_mean(logits, labels, num_items_in_batch)
@@ -232,8 +238,8 @@ class TokenClassification(_WithLabels):
 class SequenceClassification(_WithLabels):
     """One label a row."""
 
-    def loss_of(self, logits, labels, num_items_in_batch):
-        return masked_mean(pooled(logits), labels, num_items_in_batch)
+    def head(self, hidden):
+        return pooled(hidden)
 
 
 class Seq2SeqLM(_WithLabels):

@@ -9,6 +9,7 @@ from dpcheck_intrinsics import (
     map_values,
     operation,
     read_from,
+    record,
     uneven_count,
     unknown,
 )
@@ -179,7 +180,7 @@ class PreTrainedTokenizerBase:
         return constant("int")
 
     def save_pretrained(self, save_directory, *args, **kwargs):
-        pass
+        record("write", self, path=save_directory)
 
     def push_to_hub(self, *args, **kwargs):
         pass

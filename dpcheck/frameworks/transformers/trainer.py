@@ -18,7 +18,7 @@ from dpcheck_intrinsics import (
     world_size,
 )
 
-from _training import advance, every
+from _training import advance
 from accelerate import Accelerator
 from accelerate.state import start
 from deepspeed import DeepSpeedEngine
@@ -204,12 +204,15 @@ class Trainer:
             window = [batch for _ in range(args.gradient_accumulation_steps)]
         num_items_in_batch = self._get_num_items_in_batch(window)
         self._call("on_step_begin")
-        for inputs in window:
-            model.require_backward_grad_sync = every(args.gradient_accumulation_steps)
+        for index, inputs in enumerate(window):
+            model.require_backward_grad_sync = index == len(window) - 1
             self.training_step(model, inputs, num_items_in_batch)
         model.require_backward_grad_sync = True
         if args.max_grad_norm is not None:
-            self.accelerator.clip_grad_norm_(model.parameters(), args.max_grad_norm)
+            if self.is_fsdp_enabled:
+                model.clip_grad_norm_(args.max_grad_norm)
+            else:
+                self.accelerator.clip_grad_norm_(model.parameters(), args.max_grad_norm)
         self._call("on_pre_optimizer_step")
         self.optimizer.step()
         self.lr_scheduler.step()

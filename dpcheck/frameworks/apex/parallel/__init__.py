@@ -1,6 +1,6 @@
 from contextlib import contextmanager
 
-from dpcheck_intrinsics import record, wrap
+from dpcheck_intrinsics import broadcast_parameters, reduce_gradients, wrap
 
 from torch import nn
 from torch.nn import Module
@@ -20,13 +20,16 @@ class DistributedDataParallel(Module):
 
 
 class Reducer:
-    """Averages parameters or gradients when `reduce` is called."""
+    """Broadcasts the parameters of a module when it is made, and averages gradients when `reduce` is called."""
 
     def __init__(self, module_or_grads_list):
         self.module = module_or_grads_list
+        if isinstance(module_or_grads_list, Module):
+            broadcast_parameters(module_or_grads_list.parameters())
 
     def reduce(self):
-        record("collective", None, name="all_reduce", op="avg", group=None)
+        parameters = self.module.parameters() if isinstance(self.module, Module) else self.module
+        reduce_gradients(parameters, "mean")
 
 
 class SyncBatchNorm(nn.SyncBatchNorm):

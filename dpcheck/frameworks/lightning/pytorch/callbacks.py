@@ -1,5 +1,7 @@
 """Callbacks. The library's own change nothing that ranks must share: decisions to stop are agreed on by all of them."""
 
+from dpcheck_intrinsics import record
+
 
 class Callback:
     def __init__(self, *args, **kwargs):
@@ -19,6 +21,7 @@ def _nothing(*args, **kwargs):
 class ModelCheckpoint(Callback):
     def __init__(self, *args, monitor=None, dirpath=None, **kwargs):
         self.monitor = monitor
+        record("monitor", self, name=monitor, decides="which weights are kept")
         self.dirpath = dirpath
         self.best_model_path = ""
         self.best_model_score = None
@@ -28,6 +31,7 @@ class ModelCheckpoint(Callback):
 class EarlyStopping(Callback):
     def __init__(self, monitor=None, *args, **kwargs):
         self.monitor = monitor
+        record("monitor", self, name=monitor, decides="when training stops")
         self.stopped_epoch = 0
 
 

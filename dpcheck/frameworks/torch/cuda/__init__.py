@@ -56,5 +56,9 @@ class Stream(Event):
     pass
 
 
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
 def __getattr__(name):
     return lambda *args, **kwargs: constant()

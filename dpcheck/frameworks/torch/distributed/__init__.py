@@ -140,7 +140,7 @@ def broadcast(tensor, src=0, group=None, async_op=False):
 
 
 def broadcast_object_list(object_list, src=0, group=None, device=None):
-    _broadcast(object_list, group)
+    _broadcast(object_list, group, name="broadcast_object_list")
 
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
@@ -157,7 +157,7 @@ _all_gather_base = all_gather_into_tensor
 
 
 def all_gather_object(object_list, obj, group=None):
-    _all_gather(obj, object_list, group)
+    _all_gather(obj, object_list, group, name="all_gather_object")
 
 
 def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
@@ -166,7 +166,7 @@ def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
 
 
 def gather_object(obj, object_gather_list=None, dst=0, group=None):
-    record("collective", obj, name="gather", group=group)
+    record("collective", obj, name="gather_object", group=group)
 
 
 def scatter(tensor, scatter_list=None, src=0, group=None, async_op=False):

@@ -1,6 +1,6 @@
 """Modules. A layer keeps the rows of its input; its weights carry gradient and are drawn when it is made."""
 
-from dpcheck_intrinsics import constant, embedding, initialise, layer, load_state, module_call, submodules, operation, parameter, parameters as _parameters, pooled, record, reduce_targets, state_dict as _state_dict, unknown
+from dpcheck_intrinsics import constant, embedding, initialise, layer, load_state, module_call, submodules, operation, parameter, parameter_name, parameters as _parameters, pooled, record, reduce_targets, set_attributes, state_dict as _state_dict, unknown
 
 from torch.nn import functional, init, utils
 from torch.nn import parallel
@@ -24,7 +24,7 @@ class Module:
     training = True
 
     def __init__(self, *args, **kwargs):
-        pass
+        set_attributes(self, {"%buffers": False})
 
     def __call__(self, *args, **kwargs):
         return module_call(self, self.forward, args, kwargs)
@@ -36,7 +36,7 @@ class Module:
         return _parameters(self)
 
     def named_parameters(self, *args, **kwargs):
-        return [(constant("str"), p) for p in _parameters(self)]
+        return [(parameter_name(), p) for p in _parameters(self)]
 
     def buffers(self, recurse=True):
         return [unknown()]
@@ -64,6 +64,7 @@ class Module:
         return unknown()
 
     def register_buffer(self, name, tensor, persistent=True):
+        set_attributes(self, {"%buffers": True})
         setattr(self, name, tensor)
 
     def register_parameter(self, name, param):
@@ -446,11 +447,16 @@ class Sequential(Module):
         return input
 
     def append(self, module):
+        _put(self, module)
         self.layers.append(module)
         return self
 
     def __getitem__(self, index):
         return self.layers[index]
+
+    def __setitem__(self, index, module):
+        _put(self, module)
+        self.layers[index] = module
 
     def __iter__(self):
         yield from self.layers
@@ -459,25 +465,34 @@ class Sequential(Module):
         return len(self.layers)
 
 
+def _put(container, module):
+    record("set module attribute", container, name="", value=module, fresh=False)
+
+
 class ModuleList(Module):
     def __init__(self, modules=None):
         self.layers = list(modules) if modules is not None else []
 
     def append(self, module):
+        _put(self, module)
         self.layers.append(module)
         return self
 
     def extend(self, modules):
+        for module in modules:
+            _put(self, module)
         self.layers.extend(modules)
         return self
 
     def insert(self, index, module):
+        _put(self, module)
         self.layers.append(module)
 
     def __getitem__(self, index):
         return self.layers[index]
 
     def __setitem__(self, index, module):
+        _put(self, module)
         self.layers[index] = module
 
     def __iter__(self):
@@ -499,6 +514,7 @@ class ModuleDict(Module):
         return self.table[key]
 
     def __setitem__(self, key, module):
+        _put(self, module)
         self.table[key] = module
 
     def __contains__(self, key):

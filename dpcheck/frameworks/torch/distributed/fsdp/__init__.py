@@ -87,12 +87,17 @@ class FullyShardedDataParallel(nn.Module):
     ):
         super().__init__()
         self.module = module
-        wrap(self, module, "FSDP", broadcasts=sync_module_states, group=spanned(device_mesh) if process_group is None else process_group, shards=True, use_orig_params=use_orig_params)
+        wrap(self, module, "FSDP", broadcasts=sync_module_states, group=spanned(device_mesh) if process_group is None else process_group, shards=sharding_strategy != ShardingStrategy.NO_SHARD, use_orig_params=use_orig_params)
 
     def forward(self, *args, **kwargs):
         return self.module(*args, **kwargs)
 
+    def state_dict(self, *args, **kwargs):
+        record("collective", None, name="state_dict of FSDP, which gathers the shards", hidden=True, group=None)
+        return super().state_dict(*args, **kwargs)
+
     def clip_grad_norm_(self, max_norm, norm_type=2.0):
+        record("collective", None, name="norm of all shards", hidden=True, group=None)
         return clip(self.parameters(), "sharded")
 
     @contextmanager
@@ -104,6 +109,7 @@ class FullyShardedDataParallel(nn.Module):
     @staticmethod
     @contextmanager
     def summon_full_params(module, *args, **kwargs):
+        record("collective", None, name="gathering of the shards", hidden=True, group=None)
         yield
 
     @staticmethod
@@ -117,7 +123,10 @@ class FullyShardedDataParallel(nn.Module):
 
     @staticmethod
     def optim_state_dict(model, optim, *args, **kwargs):
+        record("collective", None, name="optim_state_dict of FSDP, which gathers the shards", hidden=True, group=None)
         return {}
+
+    full_optim_state_dict = optim_state_dict
 
     def __getattr__(self, name):
         return getattr(self.module, name)

@@ -1,6 +1,6 @@
 from contextlib import contextmanager
 
-from dpcheck_intrinsics import wrap
+from dpcheck_intrinsics import module_call, record, wrap
 
 from torch.nn import Module
 
@@ -27,10 +27,10 @@ class DistributedDataParallel(Module):
         super().__init__()
         self.module = module
         self.require_backward_grad_sync = True
-        wrap(self, module, "DDP", broadcasts=init_sync, group=process_group, broadcast_buffers=broadcast_buffers)
+        wrap(self, module, "DDP", broadcasts=init_sync, group=process_group, broadcast_buffers=broadcast_buffers, find_unused_parameters=find_unused_parameters, armed=True)
 
     def forward(self, *args, **kwargs):
-        return self.module(*args, **kwargs)
+        return module_call(self, self.module, args, kwargs)
 
     @contextmanager
     def no_sync(self):
@@ -41,6 +41,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
+        record("join", self)
         yield
 
     def register_comm_hook(self, state, hook):

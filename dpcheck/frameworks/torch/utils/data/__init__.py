@@ -1,6 +1,6 @@
 """Data sets, samplers and loaders: which examples a rank sees."""
 
-from dpcheck_intrinsics import drawn, from_loader, is_iterable_dataset, kind_of, local_index, many, operation, record, seed, unknown, worker
+from dpcheck_intrinsics import certainly, drawn, from_loader, is_iterable_dataset, kind_of, local_index, many, operation, record, seed, unknown, worker
 
 from torch.utils.data import distributed
 from torch.utils.data.distributed import DistributedSampler
@@ -60,8 +60,10 @@ class Subset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    record("split", dataset, generator=generator)
-    return [Subset(dataset, range(len(dataset))) for _ in lengths]
+    order = drawn("torch", generator=generator, size=len(dataset), permutation=True)
+    record("split", dataset, generator=generator, library="torch")
+    indices = [int(index) for index in order.tolist()]
+    return [Subset(dataset, indices) for _ in lengths]
 
 
 class Sampler:
@@ -143,6 +145,8 @@ def default_collate(items):
         return operation("stack", [items])
     if kind == "number":
         return operation("tensor", [items])
+    if kind == "object" and certainly(hasattr(item, "_asdict")):
+        return type(item)(**{name: default_collate([getattr(each, name) for each in items]) for name in item._asdict()})
     return unknown(item)
 
 

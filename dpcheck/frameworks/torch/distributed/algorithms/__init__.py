@@ -1,0 +1,1 @@
+from torch.distributed.algorithms.join import Join, Joinable

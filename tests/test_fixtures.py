@@ -100,7 +100,9 @@ def variants() -> list[Any]:
 
 
 def test_every_program_is_known() -> None:
-    assert {path.parent.parent.name for path in FIXTURES.glob("*/right/train.py")} == set(WHOLE_BATCH)
+    # packed_rows goes wrong in the last update of an epoch alone: `dpcheck verify --window last` shows it
+    programs = {path.parent.parent.name for path in FIXTURES.glob("*/right/train.py")}
+    assert programs - {"packed_rows"} == set(WHOLE_BATCH)
 
 
 @pytest.mark.parametrize(("program", "variant"), variants())

@@ -50,6 +50,8 @@ PAGE = """\
 x = 1  # want: {code}
 ```
 
+`dpcheck verify train.py` shows it.
+
 ## Use instead
 
 ```python

@@ -17,6 +17,8 @@ HEADINGS = (
     "References",
 )
 TITLE = re.compile(r'title="([^"]+)"')
+SHOWS = re.compile(r"^`dpcheck verify (.*)train\.py` shows it[.:]", re.MULTILINE)
+CANNOT_SHOW = re.compile(r"^(- )?`dpcheck verify` cannot show this: \w", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,17 @@ class Page:
 
     def section(self, heading: str) -> Section:
         return next(section for section in self.sections if section.heading == heading)
+
+    @property
+    def proof(self) -> list[str] | None:
+        """The options with which `dpcheck verify` shows the example's defect; None where the page names no command."""
+        match = SHOWS.search(self.section("Example").text)
+        return match[1].split() if match else None
+
+    @property
+    def says_unprovable(self) -> bool:
+        """Whether the page says that `dpcheck verify` cannot show the defect."""
+        return CANNOT_SHOW.search(self.section("Known limits").text) is not None
 
 
 def parse(text: str) -> Page:

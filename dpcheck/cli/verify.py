@@ -47,6 +47,13 @@ def _caps(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
 
 @click.command("verify", cls=_Command, context_settings={"allow_interspersed_args": False})
 @click.option("--ranks", type=click.IntRange(2, 64), default=2, show_default=True, help="How many ranks to run.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Machines they seem to be spread over: local ranks begin anew on each.",
+)
 @click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Optimizer steps to compare.")
 @click.option("--epochs", type=click.IntRange(1), default=1, show_default=True, help="Passes over the data to watch.")
 @click.option(
@@ -65,7 +72,9 @@ def _caps(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
 )
 @click.option("--uneven", is_flag=True, help="Shorten the last rank's batches, so that a mean over equal counts shows.")
 @click.option("--cap", "caps", callback=_caps, metavar="N[,M...]", help="Samples to keep of each batch, by rank.")
-@click.option("--strict", is_flag=True, help="Differences through BatchNorm's statistics count as well.")
+@click.option(
+    "--strict", is_flag=True, help="Fail what is told only: BatchNorm's statistics by rank, noise that ranks share."
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
@@ -96,6 +105,7 @@ def _caps(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
 def command(
     ctx: click.Context,
     ranks: int,
+    nodes: int,
     steps: int,
     epochs: int,
     window: Literal["first", "last"],
@@ -123,6 +133,8 @@ def command(
     script, arguments = _script(module, command_line)
     if len(caps) > ranks:
         raise click.UsageError(f"--cap names {len(caps)} ranks, there are {ranks}")
+    if ranks % nodes:
+        raise click.UsageError(f"--nodes {nodes} does not divide {ranks} ranks")
     if backend == "nccl" and device == "cpu":
         raise click.UsageError("--backend nccl needs --device cuda")
     _require_packages()
@@ -140,6 +152,7 @@ def command(
         module=module is not None,
         arguments=arguments,
         ranks=ranks,
+        nodes=nodes,
         steps=steps,
         epochs=epochs,
         window=window,

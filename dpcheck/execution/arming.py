@@ -106,7 +106,8 @@ def _armed(run: TrainingRun, reduction: Reduction) -> Formula:
     """That one of the forwards has armed the wrapper."""
     arms: list[Formula] = []
     for forward in reduction.forwards:
-        own = [g for g in forward.guards if g not in reduction.backward.guards]
+        # Ranks that part on the way are a matter of their own.
+        own = [g for g in forward.guards if g not in reduction.backward.guards and not g.facts.differs]
         arms.append(formulas.all_of([*map(_of_guard, own), _flag(forward, *_switch(run, forward))]))
     return formulas.any_of(arms)
 
@@ -173,7 +174,14 @@ def _index(loop: Loop) -> Value | None:
     element = loop.element
     if isinstance(element, Sequence) and element.items:
         element = element.items[0]
-    return element if isinstance(element, Data) and element.facts.has(SourceKind.COUNTER) else None
+    if not isinstance(element, Data) or not element.facts.has(SourceKind.COUNTER):
+        return None
+    while element.made is not None:  # `start + step * pass`
+        counting = [v for v in element.made[1:] if isinstance(v, Data) and v.facts.has(SourceKind.COUNTER)]
+        if not counting:
+            break
+        element = counting[0]
+    return element
 
 
 def _last_pass(loop: Loop) -> Formula | None:

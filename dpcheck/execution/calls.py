@@ -196,6 +196,8 @@ def call_unknown(
     facts = tensors.unknown_result(operands)
     if isinstance(function, Data) and not harmless:
         facts = tensors.of_unread_object(facts, inside_module=bool(it.calling))
+    elif not harmless:
+        facts = states.answered(it, facts, site)
     result = Data(tensors.recorded(it, facts), site)
     if harmless:
         result.state["harmless"] = True

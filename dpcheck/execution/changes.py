@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from dpcheck.execution.arming import exclusive
+from dpcheck.execution.freezing import switches
 from dpcheck.execution.run import Event, TrainingRun, escaped, parts_of, unwrapped
 from dpcheck.execution.values import Const, Data, Instance
 
@@ -34,6 +36,8 @@ def changed(run: TrainingRun) -> Iterator[Changed]:
         for event in run.of_kind(*_KINDS):
             if event.order < wrap.order or any(guard.by_rank for guard in event.guards):
                 continue
+            if exclusive(wrap.guards, event.guards):
+                continue
             backward = _trained_after(run, wrap, event)
             found = _change(run, wrap, event, known) if backward is not None else None
             if found is not None and backward is not None:
@@ -50,7 +54,8 @@ def _change(run: TrainingRun, wrap: Event, event: Event, known: set[int]) -> Cha
     if not any(id(module) in known for module in modules):
         return None
     if event.kind == "set module attribute":
-        return Changed(event.kind, event, wrap, event) if _brings_parameters(event, known) else None
+        brings = _brings_parameters(event, known) and not _is_frozen_later(run, event)
+        return Changed(event.kind, event, wrap, event) if brings else None
     redrawn = event.drawn and event.state is not None and event.state.place.is_local
     return Changed(event.kind, event, wrap, event) if redrawn else None
 
@@ -76,22 +81,41 @@ def _brings_parameters(event: Event, known: set[int]) -> bool:
     )
 
 
+def _is_frozen_later(run: TrainingRun, event: Event) -> bool:
+    """Is what is put in (a teacher's new weights, say) not to be trained?"""
+    if not isinstance(event.value, Instance):
+        return False
+    later = [switch for switch in switches(run, event.value) if switch.order > event.order]
+    return any(not (isinstance(switch.value, Const) and switch.value.value) for switch in later)
+
+
 def _switched(run: TrainingRun, wrap: Event, event: Event, modules: list[Any]) -> Changed | None:
     """Was what is switched on frozen at the wrap, or is what is switched off in use?"""
     if not isinstance(event.value, Const):
         return None
     touched = {id(part) for module in modules for part in parts_of(module)}
-    switches = [e for e in run.of_kind("requires grad") if e is not event and _touches(e, touched)]
+    others = [e for e in run.of_kind("requires grad") if e is not event and _touches(e, touched)]
     if event.value.value:
-        before = [e for e in switches if e.order < wrap.order]
+        before = [e for e in others if e.order < wrap.order]
         frozen = before[-1] if before and isinstance(before[-1].value, Const) and not before[-1].value.value else None
-        return Changed("thawed", event, wrap, event, frozen) if frozen is not None else None
+        stepped = frozen is not None and _is_stepped(run, event, touched)
+        return Changed("thawed", event, wrap, event, frozen) if stepped else None
     # What is switched on again, as the discriminator of a GAN is, is there when its gradients are wanted.
-    again = [e for e in switches if e.order > wrap.order and not (isinstance(e.value, Const) and not e.value.value)]
+    again = [e for e in others if e.order > wrap.order and not (isinstance(e.value, Const) and not e.value.value)]
     whole = id(unwrapped(wrap.subject)) in touched and not event.guards
     if again or whole or not _is_false(wrap.options.get("find_unused_parameters")):
         return None
     return Changed("frozen", event, wrap, event)
+
+
+def _is_stepped(run: TrainingRun, thawed: Event, parts: set[int]) -> bool:
+    """Does an optimizer hold what is thawed, and not only those that were trained when it was built?"""
+    asked = [e for e in run.of_kind("is trained") if _touches(e, parts)]
+    for made in run.of_kind("optimizer"):
+        if any(id(part) in parts for owner in made.owners for part in parts_of(unwrapped(owner))):
+            if made.order > thawed.order or not any(event.order < made.order for event in asked):
+                return True
+    return False
 
 
 def _touches(event: Event, parts: set[int]) -> bool:

@@ -62,6 +62,7 @@ class Ranks:
     def __init__(self, run: TrainingRun) -> None:
         self.run = run
         self._divided: dict[int, bool] = {}
+        self.trained = {id(s.of) for e in run.of_kind("backward") for s in e.facts.of_kind(SourceKind.LOADER)}
         self.communications = tuple(self._communications())
 
     # ------------------------------------------------------------ what differs
@@ -97,12 +98,19 @@ class Ranks:
         """Why a value differs that sums up a whole pass of this rank over examples of its own, a pass that is over
         inside these loops: a metric.
         """
-        for why in self.differences(facts):
-            if why.kind is SourceKind.LOADER and why.of is not None:
-                passes = [event.loops for event in self.run.of_kind("iterate") if event.subject is why.of]
-                if any(loop not in loops for each in passes for loop in each):
-                    return why
-        return None
+        return next((why for why in self.differences(facts) if self._is_over(why, loops)), None)
+
+    def led(self, facts: Facts, loops: tuple[Loop, ...]) -> Difference | None:
+        """The same of a value that one rank had measured before it was broadcast."""
+        return next((why for why in facts.led if self._is_certain(why) and self._is_over(why, loops)), None)
+
+    def _is_over(self, why: Difference, loops: tuple[Loop, ...]) -> bool:
+        if why.kind is not SourceKind.LOADER or why.of is None:
+            return False
+        passes = [event.loops for event in self.run.of_kind("iterate") if event.subject is why.of]
+        if any(loop not in loops for each in passes for loop in each):
+            return True
+        return bool(passes) and not any(loop.over is why.of for loop in loops) and id(why.of) not in self.trained
 
     def deciding(self, guards: Iterable[Guard]) -> tuple[Guard, Difference] | None:
         """The first of these conditions that some ranks are on one side of and some on the other, and why."""
@@ -123,7 +131,7 @@ class Ranks:
                 continue
             if event.kind == "collective":
                 said = event.details.get("said")
-                yield Communication(event, said or event.name, hidden=said is not None or "hidden" in event.details)
+                yield Communication(event, said or event.name, hidden=said is not None)
             elif event.kind in ("reduce gradients", "broadcast weights") and event.site not in named:
                 name = "reduction of the gradients" if event.kind == "reduce gradients" else "broadcast of the weights"
                 yield Communication(event, name, hidden=True)
@@ -177,8 +185,46 @@ class Ranks:
 
     def mismatches(self) -> Iterator[Mismatch]:
         """Communications that only some ranks come to, the first of each condition."""
-        for key, sides in self._conditions().items():
-            yield from self._unmatched(key, sides)
+        found = [one for key, sides in self._conditions().items() for one in self._unmatched(key, sides)]
+        for one in found:
+            if not self._is_awaited(one) and not any(self._meet(one, other) for other in found):
+                yield one
+
+    def _is_awaited(self, found: Mismatch) -> bool:
+        """Do the others meet it with their next forward? DDP broadcasts its buffers in the first forward after one with
+        gradient: ranks that validate in between have then done so, and do not when they train again. Only where they
+        train again in the same pass does no validation remain without its forward in the end.
+        """
+        event, guard = found.communication.event, found.guard
+        if not _validates(event, event.subject):
+            return False
+        if not all(_validates(c.event, event.subject) for c in self.communications if guard in c.event.guards):
+            return False
+        following = self._next(event, guard)
+        forwards = [e for e in self.run.of_kind("forward") if e.subject is event.subject and not e.frozen]
+        # What a forward does inside stands before it in the record.
+        return following is not None and any(e is following or e.site in _calls(following) for e in forwards)
+
+    def _next(self, event: Event, guard: Guard) -> Event | None:
+        """What the ranks that do not come past this guard communicate next in the same pass of the loop around it."""
+        around = event.loops[: guard.loops]
+        for other in (c.event for c in self.communications):
+            if other.order > event.order and other.loops[: len(around)] == around:
+                if all(g.fork is not guard.fork for g in other.guards):
+                    return other
+        return None
+
+    def _meet(self, a: Mismatch, b: Mismatch) -> bool:
+        """Do some ranks come to the one where the others come to the other, as when one goes first?
+
+        Their conditions may ask for more than the rank.
+        """
+        opposite = {(key, not holds) for key, holds in _ranks_in(a.guard)}
+        if a.communication.name != b.communication.name or opposite.isdisjoint(_ranks_in(b.guard)):
+            return False
+        first, last = sorted((a.communication.order, b.communication.order))
+        between = [c.event for c in self.communications if first < c.order < last]
+        return all(a.guard in event.guards or b.guard in event.guards for event in between)
 
     def _conditions(self) -> dict[object, list[tuple[Guard, bool]]]:
         """The conditions that ranks answer differently, each with its guards and the answer that they stand for."""
@@ -329,6 +375,16 @@ def implied(guard: Guard) -> Iterator[tuple[object, bool]]:
         yield from _parts(guard.test.identity, guard.holds)
 
 
+def _ranks_in(guard: Guard) -> set[tuple[object, bool]]:
+    """What a condition asks of the rank's number, among other things."""
+    return {(key, holds) for key, holds in implied(guard) if isinstance(key, tuple) and key[0] in _NUMBERS}
+
+
+def picked(guard: Guard) -> frozenset[int]:
+    """The ranks that come past a condition that asks for a few of them by number, as far as it names them."""
+    return frozenset(n for key, holds in _ranks_in(guard) if holds and isinstance(key, tuple) for n in key[1])
+
+
 def _parts(identity: object, holds: bool) -> Iterator[tuple[object, bool]]:
     while isinstance(identity, tuple) and len(identity) == 2 and identity[0] == "not":
         identity, holds = identity[1], not holds
@@ -404,6 +460,10 @@ def _has_buffers(module: object) -> bool:
     )
 
 
+def _validates(event: Event, module: object) -> bool:
+    return bool(event.kind == "forward" and event.subject is module and event.frozen)
+
+
 def _alike(a: tuple[Communication, Guard], b: tuple[Communication, Guard]) -> bool:
     """Do two ranks meet in these, one coming from one side of a condition and one from the other?"""
     return _meeting(*a) == _meeting(*b)
@@ -435,8 +495,13 @@ def _meeting(communication: Communication, guard: Guard) -> tuple[str, tuple[Loo
 
 def call_under(event: Event, guard: Guard) -> Site | None:
     """The call that led from the condition to what stands in a function below it, if there is one."""
-    calls: tuple[Site | None, ...] = event.details.get("calls", ())
+    calls = _calls(event)
     return calls[guard.frames] if guard.frames < len(calls) else None
+
+
+def _calls(event: Event) -> tuple[Site | None, ...]:
+    calls: tuple[Site | None, ...] = event.details.get("calls", ())
+    return calls
 
 
 def text_of(why: Difference) -> str:
@@ -451,4 +516,15 @@ def text_of(why: Difference) -> str:
     return words.get(why.kind, "the rank")
 
 
-__all__ = ["Communication", "Departure", "Mismatch", "Ranks", "Value", "atom", "call_under", "ranks_of", "text_of"]
+__all__ = [
+    "Communication",
+    "Departure",
+    "Mismatch",
+    "Ranks",
+    "Value",
+    "atom",
+    "call_under",
+    "picked",
+    "ranks_of",
+    "text_of",
+]

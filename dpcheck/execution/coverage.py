@@ -11,8 +11,10 @@ from dpcheck.execution.facts import Source, SourceKind
 from dpcheck.execution.freezing import is_frozen
 from dpcheck.execution.randomness import RandomState
 from dpcheck.execution.run import Event, TrainingRun, Update, escaped, parts_of, unwrapped
-from dpcheck.execution.values import Data, Instance
+from dpcheck.execution.values import Const, Data, Instance, is_none
 from dpcheck.execution.weights import Loose
+
+_TOLD = ("num_replicas", "rank")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +53,27 @@ def unreduced(run: TrainingRun) -> Iterator[Unreduced]:
     for update in run.updates:
         if update.step.kind != "step" or update.partial or any(guard.by_rank for guard in update.step.guards):
             continue
+        if _is_divided(run, update) or not _is_beside(update, [*by_wrap, *by_hand]):
+            continue
         for made in run.of_kind("optimizer"):
             if made.subject is not update.step.subject or id(made) in seen:
                 continue
             found = next(_left_out(run, update, made, covered), None)
-            if found is not None and _differs(update):
+            if found is not None and _differs(update) and not _is_one_share(run):
                 seen.add(id(made))
                 yield Unreduced(update, made, found, _beside(update, made))
+
+
+def _is_divided(run: TrainingRun, update: Update) -> bool:
+    """Do the ranks hand each other what parts of the model made, so that each of them may hold another part?"""
+    exchanges = [e for e in run.of_kind("collective") if e.name.startswith("all_to_all")]
+    return any(event.order < update.step.order for event in exchanges)
+
+
+def _is_beside(update: Update, reducing: list[Event]) -> bool:
+    """Is it part of the training that is data-parallel, and not one of another model that came before?"""
+    step = update.step
+    return any(event.order < step.order or any(loop in step.loops for loop in event.loops) for event in reducing)
 
 
 def _chooses(events: list[Event], event: Event) -> bool:
@@ -107,6 +123,12 @@ def _is_of_one_rank(source: Source) -> bool:
     if source.kind is SourceKind.DRAW:
         return isinstance(source.of, RandomState) and source.of.place.is_local
     return source.kind in (SourceKind.RANK, SourceKind.LOCAL_RANK)
+
+
+def _is_one_share(run: TrainingRun) -> bool:
+    """Is a sampler told that there is but one part, or which part to take? Then all ranks have the same examples."""
+    told = [event.details.get(name) for event in run.of_kind("shard") for name in _TOLD]
+    return any(isinstance(value, Const) and not is_none(value) for value in told)
 
 
 def _beside(update: Update, made: Event) -> Event | None:

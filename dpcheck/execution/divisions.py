@@ -7,11 +7,14 @@ even.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dpcheck.execution import expressions, randomness
-from dpcheck.execution.facts import Facts, Site, Source, SourceKind
+from dpcheck.execution.builtins import subscripts
+from dpcheck.execution.facts import Facts, Site, Source, SourceKind, replace
 from dpcheck.execution.formulas import formula_of, symbols_of
+from dpcheck.execution.placement import SHARD
 from dpcheck.execution.values import NONE, Const, Data, Sequence, Value
 
 if TYPE_CHECKING:
@@ -43,10 +46,10 @@ def ranged(it: Interpreter, bounds: list[Value], site: Site) -> None:
         _note(it, "range", None, bounds[0], bounds[1], bounds[2], site)
 
 
-def strided(it: Interpreter, value: Value, bounds: list[Value], site: Site) -> None:
-    """`islice(stream, rank, None, world_size)`."""
+def strided(it: Interpreter, value: Value, item: Value, bounds: list[Value], site: Site) -> None:
+    """`islice(stream, rank, None, world_size)`; `item`: an element of the stream."""
     if len(bounds) == 3 and _by_rank(it, bounds):
-        _note(it, "stride", value, bounds[0], bounds[1], bounds[2], site)
+        _note(it, "stride", value, bounds[0], bounds[1], bounds[2], site, item)
 
 
 def tested(it: Interpreter, op: str, a: Value, b: Value, site: Site) -> None:
@@ -57,10 +60,34 @@ def tested(it: Interpreter, op: str, a: Value, b: Value, site: Site) -> None:
             _note(it, "test", None, other, NONE, modulus.value, site)
 
 
-def _note(it: Interpreter, how: str, value: Value | None, start: Value, stop: Value, step: Value, site: Site) -> None:
+def let_through(it: Interpreter, value: Value, tests: Iterable[Facts] | None = None) -> Value:
+    """An element that is passed on where a test that knows the rank holds: this rank's own.
+
+    `tests`: what is known of those tests; where they are not given, those of the passes of loops that are under way.
+    """
+    if tests is None:
+        tests = [guard.facts for guard in it.guards if guard.loops and guard.by_rank]
+    for test in tests:
+        ranks = frozenset(source for source in test.sources if source.kind in _RANKS)
+        if ranks and not test.place.is_replicate:
+            value = subscripts.placed_by(value, replace(test, place=SHARD, sources=ranks))
+    return value
+
+
+def _note(
+    it: Interpreter,
+    how: str,
+    value: Value | None,
+    start: Value,
+    stop: Value,
+    step: Value,
+    site: Site,
+    item: Value | None = None,
+) -> None:
     given = [expressions.facts_of(it, bound) for bound in (start, stop, step)]
     sources = frozenset(source for facts in given for source in facts.sources if source.kind in _RANKS)
-    facts = expressions.facts_of(it, value) if value is not None else None
+    known = item if item is not None else value
+    facts = expressions.facts_of(it, known) if known is not None else None
     even = (value is not None and is_cut(value)) or knows_world(stop)
     it.record(
         "division", site, value, how=how, start=start, stop=stop, step=step, sources=sources, facts=facts, even=even

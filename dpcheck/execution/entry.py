@@ -137,6 +137,7 @@ def _run(it: Interpreter, start: Callable[[], None]) -> TrainingRun:
     finally:
         sys.setrecursionlimit(limit)
     it.run.reached = frozenset(it.spent)
+    it.run.leave_out_one_process()
     return it.run
 
 

@@ -6,13 +6,15 @@ again. What lies between them happens on the ranks that stay.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dpcheck.execution import expressions
 from dpcheck.execution.builtins import exceptions
+from dpcheck.execution.completion import Completion
 from dpcheck.execution.facts import NOTHING, Difference, Facts, Site, SourceKind, differences, replace
-from dpcheck.execution.run import Guard, Loop
-from dpcheck.execution.values import Builtin, Class, Const, Foreign, Function, Sequence, Value, options
+from dpcheck.execution.run import Event, Guard, Loop
+from dpcheck.execution.values import Builtin, Class, Const, Data, Foreign, Function, Sequence, Value, options
 from dpcheck.program import records as r
 
 if TYPE_CHECKING:
@@ -59,11 +61,20 @@ def leave(it: Interpreter, how: str, at: int) -> None:
 
 
 def leave_process(it: Interpreter, raised: r.Expr | None, site: Site) -> None:
-    """The process ends, and says that all is well: with another status, whoever started the ranks ends them all."""
+    """The process ends by an error that says how."""
     status = [arg.value for arg in raised.args] if isinstance(raised, r.Call) else []
-    values = [expressions.evaluate(it, node) for node in status]
-    if all(isinstance(value, Const) and value.value in (None, 0) for value in values):
+    end_process(it, [expressions.evaluate(it, node) for node in status], site)
+
+
+def end_process(it: Interpreter, status: list[Value], site: Site) -> None:
+    """The process ends, and says that all is well: with another status, whoever started the ranks ends them all."""
+    if all(isinstance(value, Const) and value.value in (None, 0) for value in status):
         _note(it, "exit", site, it, 0, tuple(it.loops))
+
+
+def is_success(completion: Completion, events: Iterable[Event]) -> bool:
+    """Has the process ended in a way that leaves the other ranks alone?"""
+    return completion is Completion.EXIT and any(event.kind == "exit" and event.how == "exit" for event in events)
 
 
 def leave_loop(it: Interpreter, loop: Loop, test: Value | None, facts: Facts) -> None:
@@ -97,6 +108,21 @@ def differs_here(it: Interpreter, frame: Frame) -> tuple[Difference, ...]:
     """Why ranks may take different ways between the beginning of the pass or function at hand and this point."""
     depth = frame.passes[-1].guards if frame.passes else frame.entered
     return differences(guard.facts for guard in it.guards[depth:])
+
+
+def is_a_turn(it: Interpreter, test: Value | None) -> bool:
+    """Is it asked whether the rank is among those whose pass of the loop this is (`for ranks in groups: if rank in
+    ranks: …`)? Every rank has its turn, and none is left without what it gets there.
+    """
+    made = test.made if isinstance(test, Data) and it.frame.passes else None
+    if made is None or made[0] not in ("in", "=="):
+        return False
+    for number, among in (made[1:], made[:0:-1]):
+        if isinstance(number, Data) and number.identity in ("rank", "local rank"):
+            if isinstance(among, Sequence):
+                return among.items is None or not all(isinstance(item, Const) for item in among.items)
+            return isinstance(among, Data) and (made[0] == "in" or among.facts.has(SourceKind.COUNTER))
+    return False
 
 
 # ---------------------------------------------------------------- errors

@@ -303,6 +303,7 @@ def _collected(it: Interpreter, node: r.Comp, kind: str) -> Value:
     site = it.site(node.at)
     first = evaluate(it, node.clauses[0].iter)
     pairs: list[tuple[Value | None, Value]] = []
+    filters: list[Facts] = []
     exact = True
     length: Facts | None = None
     it.frames.append(inner)
@@ -346,6 +347,7 @@ def _collected(it: Interpreter, node: r.Comp, kind: str) -> Value:
                     return NONE
                 if truth is None:
                     exact = False
+                    filters.append(facts_of_test(it, value))
                     length = tensors.filtered_length(facts_of(it, value), it.site(test.at))
                 for narrowing in narrowings(it, test, value, True):
                     narrow(it, narrowing.node, narrowing.value)
@@ -353,7 +355,7 @@ def _collected(it: Interpreter, node: r.Comp, kind: str) -> Value:
                 clause(index + 1, evaluate(it, node.clauses[index + 1].iter))
                 return NONE
             key = evaluate(it, node.key) if node.key is not None else None
-            pairs.append((key, evaluate(it, node.element)))
+            pairs.append((key, divisions.let_through(it, evaluate(it, node.element), filters)))
             return NONE
 
         clause(0, first)
@@ -578,7 +580,18 @@ def compare(it: Interpreter, op: str, a: Value, b: Value, site: facts_.Site) -> 
     if truth is not None:
         return Const(truth)
     divisions.tested(it, op, a, b, site)
-    return _made(tensors.compare(it, op, a, b, site), op, a, b)
+    compared = tensors.compare(it, op, a, b, site)
+    if isinstance(compared, Data) and (isinstance(a, Choice) or isinstance(b, Choice)) and _is_of_no_rank(op, a, b):
+        chosen = [why for side in (a, b) if isinstance(side, Choice) for why in side.differs]
+        compared = Data(facts_.replace(compared.facts, differs=tuple(chosen)), site)
+    return _made(compared, op, a, b)
+
+
+def _is_of_no_rank(op: str, a: Value, b: Value) -> bool:
+    """Is it alike on all ranks, whichever of the alternatives they are (`rank > -1`, with -1 where there is none)?"""
+    constants = [isinstance(x, Const) and isinstance(y, Const) for x in options(a) for y in options(b)]
+    known = [tensors.rank_comparison(op, x, y) is not None for x in options(a) for y in options(b)]
+    return all(one or other for one, other in zip(constants, known, strict=True))
 
 
 def equal(it: Interpreter, a: Value, b: Value, identity: bool = False) -> bool | None:
@@ -672,6 +685,8 @@ def _yield(it: Interpreter, node: r.Yield) -> Value:
     on_yield = it.frame.on_yield
     if on_yield is None:
         return NONE
+    if not node.from_:
+        value = divisions.let_through(it, value)
     if not it.frame.unit.is_stub and not node.from_:
         it.record("yield", it.site(node.at), it.frame.receiver, value=value)
     if node.from_:
@@ -723,8 +738,15 @@ def facts_of(it: Interpreter, value: Value) -> Facts:
 
 
 def facts_of_test(it: Interpreter, value: Value) -> Facts:
-    """What is known of the truth of a value: a list is true by its length, whatever is in it."""
+    """What is known of the truth of a value: a list is true by its length, whatever is in it, and so is a text, of
+    whichever rank it tells.
+    """
     facts = facts_of(it, value)
+    if isinstance(value, Choice):
+        differs = facts_.differences(facts_of_test(it, option) for option in value.options)
+        return facts_.replace(facts, differs=tuple(dict.fromkeys((*value.differs, *differs))))
+    if facts.type == "str" and facts.by_number:
+        return facts_.replace(facts, differs=tuple(why for why in facts.differs if not why.is_rank))
     if isinstance(value, (Sequence, Mapping)) and facts.differs:
         length = value.length if isinstance(value, Sequence) else None
         uneven = length is not None and length.total.is_uneven

@@ -95,9 +95,11 @@ class SourceKind(enum.Enum):
     COUNTER = "counter"
     OPTION = "option"
     LISTING = "listing"
+    FILE = "file of one rank"
     TIME = "time"
     STATE = "state"
     PARAMETER = "parameter"
+    UNREAD = "unread call"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -128,15 +130,23 @@ class Difference(NamedTuple):
     site: Site | None
     of: Any = None
 
+    @property
+    def is_rank(self) -> bool:
+        return self.kind in (SourceKind.RANK, SourceKind.LOCAL_RANK)
+
 
 _MOST_DIFFERENCES = 4
-_OF_RANKS = frozenset((SourceKind.RANK, SourceKind.LOCAL_RANK))
 
 
 def differences(operands: Iterable[Facts]) -> tuple[Difference, ...]:
     """What makes a value differ between ranks that is computed from these."""
     found = dict.fromkeys(difference for operand in operands for difference in operand.differs)
     return tuple(found)[:_MOST_DIFFERENCES]
+
+
+def leads(operands: Iterable[Facts]) -> tuple[Difference, ...]:
+    """Whose examples one rank had computed a value from before it was broadcast, for a value computed from these."""
+    return tuple(dict.fromkeys(led for operand in operands for led in operand.led))[:_MOST_DIFFERENCES]
 
 
 class Scaling(NamedTuple):
@@ -220,6 +230,7 @@ class Facts:
     the remainder and what is tested of it. `opaque`: a function that was not read had what carries gradient in hand,
     and may have exchanged it between the ranks. `differs`: why the value is known to differ between the ranks; nothing
     is said of one that has none. `mean`: the number is a mean, and other ranks and batches have one of other weight.
+    `led`: the examples of one rank that a broadcast value was computed from.
     """
 
     place: Placement = UNKNOWN
@@ -248,6 +259,7 @@ class Facts:
     axis: int = 0
     differs: tuple[Difference, ...] = ()
     mean: Mean | None = None
+    led: tuple[Difference, ...] = ()
 
     def has(self, kind: SourceKind) -> bool:
         return any(source.kind is kind for source in self.sources)
@@ -259,7 +271,7 @@ class Facts:
     @property
     def by_number(self) -> bool:
         """Does the value depend on which rank this is, not only on what the rank was given?"""
-        return any(difference.kind in _OF_RANKS for difference in self.differs)
+        return any(difference.is_rank for difference in self.differs)
 
     @property
     def elements(self) -> Even:
@@ -358,6 +370,7 @@ def join(a: Facts, b: Facts) -> Facts:
         axis=a.axis if a.axis == b.axis else 0,
         differs=_joined_differences(a, b),
         mean=a.mean or b.mean,
+        led=leads((a, b)),
     )
 
 

@@ -6,7 +6,7 @@ from dpcheck.execution.facts import SourceKind
 from dpcheck.execution.run import Event, Guard, TrainingRun
 from dpcheck.execution.values import Const, Data, Instance, Value
 
-_NO_PATHS = ("file", "tensor", "int", "float", "bool", "number")
+_NO_PATHS = ("file", "binary file", "tensor", "int", "float", "bool", "number")
 _OF_ONE_PROCESS = (SourceKind.RANK, SourceKind.LOCAL_RANK, SourceKind.TIME, SourceKind.DRAW, SourceKind.WORKER)
 
 

@@ -108,10 +108,13 @@ def _key(value: Data) -> object:
 
 def _kind(value: Data) -> Kind:
     facts = value.facts
-    if facts.place.is_local or facts.has(SourceKind.LOADER) or facts.has(SourceKind.MODULE):
+    computed = facts.has(SourceKind.LOADER) or facts.has(SourceKind.MODULE)
+    if facts.place.is_unknown or (facts.place.spread and facts.type == "tensor"):
+        return Kind.OPAQUE  # a whole batch is no number and no truth: what was taken for a batch is something else
+    if facts.place.is_local or computed:
         return Kind.DATA
-    if facts.has(SourceKind.COUNTER) and facts.type in ("int", "number"):
-        return Kind.COUNTER
+    if facts.has(SourceKind.COUNTER):
+        return Kind.COUNTER if facts.type in ("int", "number") else Kind.OPAQUE
     if facts.has(SourceKind.OPTION) or facts.place.world:
         return Kind.OPTION
     if facts.type == "number" and facts.place.is_replicate and not facts.sources:

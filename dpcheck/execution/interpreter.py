@@ -7,6 +7,7 @@ frameworks do is written in `dpcheck/frameworks/` and executed like the user's c
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -115,6 +116,15 @@ class Narrowing(NamedTuple):
 
     node: r.Expr
     value: Value
+
+
+def _remaining(guard: Guard, gone: list[Arm]) -> Guard:
+    """The condition on which the rest is executed. Where the others end with an error, no rank is left without it:
+    whoever started the ranks then ends all of them.
+    """
+    if all(arm.completion.is_end and not exits.is_success(arm.completion, arm.events) for arm in gone):
+        return dataclasses.replace(guard, facts=facts_.replace(guard.facts, differs=()))
+    return guard
 
 
 class Interpreter:
@@ -621,10 +631,10 @@ class Interpreter:
         if going_on:
             guard = going_on[0].guard
             unread = guard.facts.place.is_unknown and not guard.facts.sources
-            differs = guard.facts.differs
+            differs = () if exits.is_a_turn(self, guard.test) else guard.facts.differs
             self.trail.merge([arm.writes for arm in going_on], unread=unread, test=guard.test, differs=differs)
             if len(going_on) < len(arms):
-                self.guards.append(going_on[0].guard)
+                self.guards.append(_remaining(guard, [arm for arm in arms if arm not in going_on]))
             return Completion.NORMAL
         kept = [arm for arm in arms if not arm.completion.is_end] or arms
         self.trail.merge([arm.writes for arm in kept], differs=arms[0].guard.facts.differs)
@@ -810,7 +820,7 @@ class Interpreter:
             # The modules of a model: what is done to each depends on its class.
             return self._unrolled(items, take, body, orelse, site)
         count = expressions.length_of(self, iterable)
-        loop = Loop(site, expressions.underlying(iterable), count, guards=len(self.guards))
+        loop = Loop(site, expressions.underlying(iterable), count, guards=len(self.guards), feeds=tuple(self.fetching))
         outcome: list[Completion] = []
 
         def once(element: Value) -> Value:
@@ -846,7 +856,7 @@ class Interpreter:
         test = self.evaluate(node.test)
         if self.truth(test) is False:
             return self.block(node.orelse)
-        loop = Loop(self.site(node.at), guards=len(self.guards))
+        loop = Loop(self.site(node.at), guards=len(self.guards), feeds=tuple(self.fetching))
         surely = self.truth(test) is True
 
         def whole_pass() -> Completion:
@@ -1002,10 +1012,10 @@ def foremost(completions: Iterable[Completion]) -> Completion:
 
 def is_the_run(arm: Arm) -> bool:
     """Is the side of a condition on which ranks start the run that we are asked about? One that evaluates on many
-    ranks and leaves is not.
+    ranks and leaves is not, nor one that trains and leaves: the ranks may be started further down.
     """
     goes_on = arm.completion in (Completion.NORMAL, Completion.CONTINUE)
-    return goes_on or any(event.kind in ("launch", "backward") for event in arm.events)
+    return goes_on or any(event.kind == "launch" for event in arm.events)
 
 
 def bound_names(statements: Many[r.Stmt], names: set[str]) -> Iterator[r.ImportFrom]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dpcheck.execution.facts import Facts, SourceKind
 from dpcheck.execution.run import Event, TrainingRun, escaped
-from dpcheck.execution.values import Choice, Const, Data, Instance, Mapping, Sequence, Value, options
+from dpcheck.execution.values import Bound, Choice, Const, Data, Instance, Mapping, Sequence, Value, options
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,17 @@ class Loading:
             return True
         if any(guard.by_rank for guard in self.backward.guards):
             return True
+        if self._collates_own_data():
+            return None
         return False if self.is_known and seen and not any(facts.place.is_unknown for facts in seen) else None
+
+    def _collates_own_data(self) -> bool:
+        """Has the object that makes the batches hold of data that was picked by rank, whatever it does with it?"""
+        for function in options(self.made.details.get("collate_fn")):
+            holder = function.receiver if isinstance(function, Bound) else function
+            if any(facts.has(SourceKind.RANK) and facts.type != "int" for facts in leaves(holder)):
+                return True
+        return False
 
     def indices(self) -> list[Facts]:
         return [f for e in self._of("sampled") for f in leaves(e.details.get("index"))]

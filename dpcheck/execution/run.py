@@ -47,7 +47,8 @@ class Loop:
     """A loop whose body runs an unknown number of times. `over` is what it iterates, None for `while`.
 
     `element` is what it takes in a pass, as far as the pass that is recorded shows. `guards` is the number of guards
-    that it stands under.
+    that it stands under, `feeds` the loops that were waiting for their next element when it began: it runs inside of
+    the generator that they go through.
     """
 
     site: Site
@@ -55,6 +56,7 @@ class Loop:
     count: Value | None = None
     element: Value | None = None
     guards: int = 0
+    feeds: tuple[Loop, ...] = ()
 
     @property
     def runs_once(self) -> bool:
@@ -151,7 +153,7 @@ class Unknown(NamedTuple):
 
 _COMMUNICATION = frozenset(("collective", "reduce gradients", "broadcast weights"))
 TRACED = _COMMUNICATION | frozenset(
-    ("group", "new group", "wrap", "forward", "backward", "write", "read", "scheduler step")
+    ("group", "new group", "wrap", "forward", "backward", "write", "read", "download", "scheduler step")
 )
 """What is recorded with the calls that led to it, one for each frame (None: the frame was not called)."""
 
@@ -174,6 +176,18 @@ class TrainingRun:
 
     def span(self, site: Site) -> Span:
         return self.program.span(site.path, site.at)
+
+    def leave_out_one_process(self) -> None:
+        """Forget what the script does where it does not start the ranks that it trains on elsewhere."""
+        started: dict[object, bool] = {}
+        for launch in self.of_kind("launch"):
+            started.update((guard.fork, guard.holds) for guard in launch.guards if not guard.by_rank)
+        trained = {(guard.fork, guard.holds) for e in self.of_kind("backward") for guard in e.guards}
+        for launch in self.of_kind("launch"):
+            for guard in launch.guards:
+                if started.get(guard.fork) is not guard.holds or (guard.fork, guard.holds) not in trained:
+                    started.pop(guard.fork, None)  # on both sides, or to another end
+        self.events = [e for e in self.events if not any(started.get(g.fork) is (not g.holds) for g in e.guards)]
 
     @property
     def is_data_parallel(self) -> bool:

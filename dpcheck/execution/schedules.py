@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from dpcheck.execution.communication import Ranks, ranks_of
-from dpcheck.execution.formulas import Kind, formula_of, symbols_of
+from dpcheck.execution.formulas import formula_of
 from dpcheck.execution.run import Event, Loop, TrainingRun
 from dpcheck.execution.values import Choice, Const, Data, Instance, Mapping, Sequence, Value, is_none, options
 
@@ -20,6 +20,7 @@ _LENGTHS: dict[str, tuple[tuple[str, int | None], ...]] = {
     "LambdaLR": (("num_training_steps", None),),
 }
 """Which argument says how many steps a schedule takes, by name and by position after the optimizer."""
+_DEEPEST = 12
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -98,9 +99,17 @@ def _exponent(value: Value | None) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _is_length(value: Value) -> bool:
+def _is_length(value: Value, depth: int = 0) -> bool:
     """Was a number computed from how many examples or batches there are?"""
-    return any(symbol.kind is Kind.LENGTH for one in options(value) for symbol in symbols_of(formula_of(one)))
+    for one in options(value):
+        if not isinstance(one, Data) or depth > _DEEPEST:
+            continue
+        if isinstance(one.identity, tuple) and one.identity[:1] == ("len",):
+            return True
+        operands = one.made[1:] if one.made is not None else ()
+        if any(isinstance(part, Value) and _is_length(part, depth + 1) for part in operands):
+            return True
+    return False
 
 
 def _is_loader(loop: Loop) -> bool:

@@ -54,9 +54,15 @@ def _by_sampler(run: TrainingRun, update: Update, backward: Event, loader: Insta
     for event in run.of_kind("items"):
         if event.subject is loader:
             for facts in leaves(event.details.get("items")):
-                # What the sampler itself draws is its own business.
-                kept = frozenset(source for source in facts.sources if source not in own)
+                # What the sampler itself draws is its own business, and what is seeded by an index its example's.
+                kept = frozenset(
+                    source for source in facts.sources if source not in own and not _is_seeded(source, own)
+                )
                 yield Division(update, backward, by, dataclasses.replace(facts, sources=kept), loader)
+
+
+def _is_seeded(draw: Source, own: frozenset[Source]) -> bool:
+    return isinstance(draw.of, RandomState) and not own.isdisjoint(draw.of.sources)
 
 
 def sharded_by(run: TrainingRun, loader: Instance) -> Event | None:

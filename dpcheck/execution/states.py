@@ -76,8 +76,28 @@ def written(it: Interpreter, target: Data, facts: Facts, site: Site) -> Facts:
     return replace(facts, sources=facts.sources | {source})
 
 
+def answered(it: Interpreter, facts: Facts, site: Site) -> Facts:
+    """What a function returns that was not read: it may have summed what it was given over the ranks.
+
+    That matters where what a model makes is worked on, or in the function that writes the state: what prepares a batch
+    for the model keeps to this rank's examples.
+    """
+    if not facts.sources:
+        return facts
+    on_outputs = bool(it.calling) or facts.has(SourceKind.MODULE)
+    source = Source(SourceKind.UNREAD, site, None if on_outputs else tuple(it.frames))
+    return replace(facts, sources=facts.sources | {source})
+
+
+def _may_be_shared(it: Interpreter, facts: Facts) -> bool:
+    calls = facts.of_kind(SourceKind.UNREAD)
+    return any(call.of is None or any(frame is it.frames[-1] for frame in call.of) for call in calls)
+
+
 def _is_own(it: Interpreter, owner: Instance, facts: Facts) -> bool:
     """Does it come from this rank's batches?"""
+    if _may_be_shared(it, facts):
+        return False
     known = facts.place.is_local or any(why.kind is SourceKind.LOADER for why in facts.differs)
     if not known or it.building or any(map(owner.is_a, _OF_EXAMPLES)):
         return False

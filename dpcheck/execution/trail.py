@@ -239,12 +239,30 @@ def _join_options(a: Value, b: Value, alike: Callable[[Value, Value], Value | No
     if len(merged) > _MOST_OPTIONS:
         # Too many objects to tell them apart: one of each kind stands for all that were made in the same place.
         merged = list({(v.cls, v.site) if isinstance(v, Instance) else v: v for v in merged}.values())
-    differs = tuple(why for value in (a, b) if isinstance(value, Choice) for why in value.differs)
+    differs = _joined_differences(a, b)
     if len(merged) == 1:
         return cast(Value, differing(merged[0], differs)) if differs else merged[0]
     if len(merged) > _MOST_OPTIONS:
         return Data(facts_.NOTHING)
     return Choice(tuple(merged), None, tuple(dict.fromkeys(differs)))
+
+
+def _joined_differences(a: Value, b: Value) -> tuple[Difference, ...]:
+    """Why one option is taken on some ranks and another on others, after a join: as in the join of facts, one side is
+    enough unless the other may have been made the same on purpose, or by code that was not read.
+    """
+    sides = [value.differs if isinstance(value, Choice) else () for value in (a, b)]
+    for differs, other in ((sides[0], b), (sides[1], a)):
+        if differs and any(isinstance(one, Data) and _is_agreed(one) for one in options(other)):
+            if not isinstance(other, Choice) or not other.differs:
+                return ()
+    return tuple(dict.fromkeys((*sides[0], *sides[1])))
+
+
+def _is_agreed(value: Data) -> bool:
+    """May it have been made the same on all ranks?"""
+    facts = value.facts
+    return not facts.differs and ("received" in value.state or facts.reduced is not None or facts.place.is_unknown)
 
 
 def _join_alike(a: Value, b: Value, widen: bool) -> Value | None:

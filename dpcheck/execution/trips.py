@@ -103,7 +103,11 @@ def _is_uneven(run: TrainingRun, division: Event, loop: Loop) -> bool | None:
 
 def _is_read_to_its_end(run: TrainingRun, division: Event) -> bool:
     """Is each part of the data a file (or the like) of which all records are taken, however many there are?"""
-    return any(_names_a_part(division, loop) for event in run.of_kind("yield") for loop in event.loops[:-1])
+    return any(
+        _names_a_part(division, loop) and any(loop not in inner.feeds for inner in event.loops[depth + 1 :])
+        for event in run.of_kind("yield")
+        for depth, loop in enumerate(event.loops)
+    )
 
 
 def _names_a_part(division: Event, loop: Loop) -> bool:

@@ -29,7 +29,7 @@ def count(start=0, step=1):
 def islice(iterable, *bounds):
     for item in iterable:
         record("limit", iterable, stop=bounds[0] if len(bounds) == 1 else bounds[1])
-        yield picked(item, *bounds)
+        yield picked(item, iterable, *bounds)
 
 
 def repeat(thing, times=None):

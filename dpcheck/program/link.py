@@ -337,14 +337,25 @@ class Program:
             repository = self._repository(importer.folder)
             roots: list[Path] = []
             inside: list[Path] = []  # packages: roots only when one of their files is run as a script
-            if not importer.is_folder and self.entry(importer).reroutes and importer.module is not None:
-                roots += additions(importer.module, importer.path, repository)
+            for unit in (importer, *self._beside(importer)):
+                if not unit.is_folder and self.entry(unit).reroutes and unit.module is not None:
+                    roots += additions(unit.module, unit.path, repository)
             for folder in up_to(importer.folder, repository):
                 (inside if self._is_package(folder) else roots).append(folder)
                 if "src" in self._listing(folder).folders:
                     roots.append(folder / "src")
             found = self._search_paths[importer] = tuple(dict.fromkeys((*roots, *inside)))
         return found
+
+    def _beside(self, importer: Unit) -> list[Unit]:
+        """The modules in its folder that a script imports, such as the `_init_paths` that sets up `sys.path` for it."""
+        if importer.is_folder or self._is_package(importer.folder):
+            return []
+        entry = self.entry(importer)
+        found = imported(importer.module) if entry.relevant else entry.imports
+        names = {dotted for level, dotted in found if not level}
+        files = self._listing(importer.folder).files
+        return [self.unit(importer.folder / f"{name}.py") for name in sorted(names) if f"{name}.py" in files]
 
     def name(self, unit: Unit) -> str:
         """The dotted name of a unit under its import root."""

@@ -16,7 +16,7 @@ FILES = frozenset({"getfile", "getsourcefile", "getabsfile"})
 
 
 def additions(module: r.Module, path: Path, repository: Path) -> list[Path]:
-    """The folders that statements of the module (not of its functions) add, in the order of the statements.
+    """The folders that the statements of the module add, and its functions where it calls them, as they come.
 
     A relative one is taken as relative to the file's folder and to the repository: which one the current directory is
     when the script runs is not known.
@@ -30,6 +30,8 @@ def additions(module: r.Module, path: Path, repository: Path) -> list[Path]:
                     paths.names[target.id] = statement.value
         elif isinstance(statement, r.Import):
             paths.modules.update(alias.asname for alias in statement.names if alias.name == "sys" and alias.asname)
+        elif isinstance(statement, r.Function):
+            paths.functions[statement.name] = statement
         elif isinstance(statement, r.ImportFrom) and statement.module == "sys":
             paths.lists.update(alias.asname or alias.name for alias in statement.names if alias.name == "path")
         for added in paths.added(statement):
@@ -69,6 +71,7 @@ class Paths:
         self.names: dict[str, r.Expr] = {}
         self.modules = {"sys"}
         self.lists: set[str] = set()
+        self.functions: dict[str, r.Function] = {}
 
     def is_list(self, expr: r.Expr) -> bool:
         """Whether it is `sys.path`."""
@@ -80,6 +83,8 @@ class Paths:
         """What the statement adds to `sys.path`."""
         if isinstance(statement, r.Do) and isinstance(statement.value, r.Call):
             call = statement.value
+            if isinstance(call.func, r.Name) and call.func.id in self.functions:
+                return self.added_by(self.functions.pop(call.func.id), call)
             if not isinstance(call.func, r.Attr) or not call.args:
                 return ()
             last = call.args[-1].value
@@ -97,6 +102,16 @@ class Paths:
             if any(map(self.is_list, statement.targets)) and any(map(self.is_list, sides)):
                 return [item for side in sides if isinstance(side, r.Seq) for item in side.items]
         return ()
+
+    def added_by(self, function: r.Function, call: r.Call) -> Iterator[r.Expr]:
+        """What a call of a function of the module adds, as `add_path(lib)` does. It does not call itself."""
+        for param, arg in zip(function.params, call.args, strict=False):
+            given = self.value(arg.value)
+            if given is not None:
+                self.names[param.name] = r.Const(arg.at, given)
+        for statement in flat(function.body):
+            yield from self.added(statement)
+        self.functions[function.name] = function
 
     def value(self, expr: r.Expr, fuel: int = 30) -> str | None:
         """The path, which may be relative; None when it is not known. `fuel` bounds how deep to look."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import select
 import socket
 import time
+from typing import Any
 
 import msgspec
 
+from dpcheck.verify import wire
 from dpcheck.verify.job import Job
 
 
@@ -121,7 +123,7 @@ class Kill(Message):
     folder: str
 
 
-_DECODER = msgspec.json.Decoder(
+_MESSAGES: Any = (
     Begin | Begun | Trouble | Open | Opened | Close | Closed | Prepare | Ready | Fork | Forked | Exited | Kill
 )
 
@@ -138,7 +140,7 @@ class Channel:
 
     def send(self, message: Message) -> None:
         try:
-            self._socket.sendall(msgspec.json.encode(message) + b"\n")
+            self._socket.sendall(wire.encode(message) + b"\n")
         except (BrokenPipeError, ConnectionResetError):
             raise EOFError from None
 
@@ -159,7 +161,7 @@ class Channel:
                 raise EOFError
             self._received += data
         line, _, self._received = self._received.partition(b"\n")
-        message: Message = _DECODER.decode(line)
+        message: Message = wire.decode(bytes(line), _MESSAGES)
         return message
 
     def close(self) -> None:

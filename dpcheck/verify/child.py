@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -30,14 +31,12 @@ from dpcheck.verify.places import Places
 from dpcheck.verify.recording import Failure, Place
 from dpcheck.verify.session import Session, StopScript
 
-INTERNAL = 70
-"""Exit status of a process that failed in code of dpcheck's own."""
-
 _LINGER = 1.0  # seconds
 _MOST_TEXT = 1 << 15
 _OURS = str(pathlib.Path(__file__).parent) + os.sep
 _COLLECTIVES = str(pathlib.Path(torch.distributed.__file__).parent / "distributed_c10d.py")
 _kept: list[object] = []
+_exit = os._exit
 
 
 def run(job: Job, scratch: str, private: bool, installers: Sequence[Callable[[Session], None]]) -> NoReturn:
@@ -58,6 +57,7 @@ def run(job: Job, scratch: str, private: bool, installers: Sequence[Callable[[Se
         session.inside += 1
 
     os.register_at_fork(after_in_child=look_away)
+    _record_before_exit(session)
     status = 0
     try:
         session.event("script")
@@ -65,7 +65,7 @@ def run(job: Job, scratch: str, private: bool, installers: Sequence[Callable[[Se
         _finish_threads()
     except SystemExit as leaving:
         status = _status_of(leaving)
-        session.recording.ending = "exited" if status else "ended"
+        _note_exit(session, status, _line_of(leaving, session))
     except StopScript:
         session.recording.ending = "stopped"
     except BaseException as error:
@@ -77,14 +77,44 @@ def run(job: Job, scratch: str, private: bool, installers: Sequence[Callable[[Se
             session.recording.ending = "raised"
             session.recording.failure = _failure(error, shown, session)
     if os.getpid() != process:
-        _leave(status)  # a child that the script forked came out of the script's end
+        leave(status)  # a child that the script forked came out of the script's end
     session.recording.status = status
     session.inside += 1
     session.finish()
     _flush()
     if status == 0 and session.is_rank and torch.distributed.is_initialized():
         time.sleep(_LINGER)  # what others still read from this process's sockets is not to be lost
-    _leave(status)
+    leave(status)
+
+
+def _record_before_exit(session: Session) -> None:
+    """`os._exit` ends the process and asks nobody: have it leave the recording behind."""
+    process = os.getpid()
+
+    @functools.wraps(_exit)
+    def exit_at_once(status: int) -> NoReturn:
+        if os.getpid() == process:
+            _note_exit(session, status & 0xFF, session.places.here())
+            with contextlib.suppress(Exception):
+                session.inside += 1
+                session.finish()
+        _exit(status)
+
+    os._exit = exit_at_once
+
+
+def _note_exit(session: Session, status: int, place: Place) -> None:
+    recorded = session.recording
+    recorded.ending, recorded.status, recorded.left_at = "exited" if status else "ended", status, place
+
+
+def _line_of(error: BaseException, session: Session) -> Place:
+    """The innermost line of the user's code that the exception came through."""
+    place = Place()
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if session.places.is_users(frame.f_code.co_filename):
+            place = Place(frame.f_code.co_filename, line)
+    return place
 
 
 def _settle(job: Job, scratch: str) -> None:
@@ -270,7 +300,7 @@ def _flush() -> None:
     linux.flush_c_streams()
 
 
-def _leave(status: int) -> NoReturn:
+def leave(status: int) -> NoReturn:
     """End the process at once: the interpreter's own way out runs destructors of process groups that can deadlock."""
     _flush()
-    os._exit(status)
+    _exit(status)

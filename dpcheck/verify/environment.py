@@ -47,16 +47,18 @@ def of_job(job: Job, temporary: str) -> dict[str, str]:
     """What is set on top of that in the process of a job, whose temporary files go to `temporary`."""
     loopback = "lo" if sys.platform == "linux" else "lo0"
     rank, ranks = str(job.rank), str(job.world_size)
+    nodes = job.nodes if job.role == "rank" else 1
+    local = job.world_size // nodes
     variables = {
         **_QUIET,
         "RANK": rank,
-        "LOCAL_RANK": rank,
+        "LOCAL_RANK": str(job.rank % local),
         "ROLE_RANK": rank,
-        "GROUP_RANK": "0",
+        "GROUP_RANK": str(job.rank // local),
         "WORLD_SIZE": ranks,
-        "LOCAL_WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": str(local),
         "ROLE_WORLD_SIZE": ranks,
-        "GROUP_WORLD_SIZE": "1",
+        "GROUP_WORLD_SIZE": str(nodes),
         "ROLE_NAME": "default",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(job.port),

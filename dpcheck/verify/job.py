@@ -16,6 +16,9 @@ Mend: TypeAlias = Literal[
 ]
 
 
+INTERNAL = 70
+"""Exit status of a process that failed in code of dpcheck's own, and left no recording."""
+
 Order: TypeAlias = Literal["union", "sequence", "window"]
 
 
@@ -35,6 +38,7 @@ class Feed(msgspec.Struct):
     order: Order = "union"
     rank: int | None = None  # a rank that gets its own part alone back, not the union
     frozen_statistics: bool = False  # BatchNorm takes its statistics over each rank's rows apart
+    perturbed: int = 0  # round the weights otherwise before each step, in the way of this number; 0: leave them
 
 
 class Job(msgspec.Struct):
@@ -54,6 +58,7 @@ class Job(msgspec.Struct):
     arguments: list[str]
     directory: str  # working directory of the script
     port: int
+    nodes: int = 1  # machines over which the ranks of the run seem to be spread; a reference is one process of one
     steps: int = 3
     epochs: int = 1
     window: Literal["first", "last"] = "first"

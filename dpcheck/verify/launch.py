@@ -310,7 +310,7 @@ class Servers:
         return message
 
     def _name_of(self, server: int | None) -> str:
-        return "the warden of the processes" if server is None else f"the server of rank {server}"
+        return "the process that starts all others" if server is None else f"the process that starts rank {server}"
 
     def _tail_of(self, server: int | None) -> str:
         log = self.folder / "warden.txt" if server is None else self._logs[server]

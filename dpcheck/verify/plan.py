@@ -14,6 +14,8 @@ from dpcheck.verify.job import Feed, Job, Mend
 from dpcheck.verify.judge.evidence import Ending, Evidence, Process, Settings
 from dpcheck.verify.judge.fairness import fed_unlike
 from dpcheck.verify.judge.merge import merge
+from dpcheck.verify.judge.objective import wants_perturbation
+from dpcheck.verify.judge.reached import reached
 from dpcheck.verify.judge.verdict import judge
 from dpcheck.verify.launch import Limits, Outcome, Servers, free_port
 from dpcheck.verify.options import Options
@@ -21,6 +23,8 @@ from dpcheck.verify.recording import Window
 from dpcheck.verify.result import Remark, Report
 from dpcheck.verify.static import static_findings
 from dpcheck.verify.status import Status
+
+_PERTURBATIONS = 2  # runs that tell what rounding changes
 
 Progress = Callable[[str, int, float], None]
 Level = Literal["data", "draws", "forward", "none"]
@@ -59,6 +63,10 @@ class _Verification:
         if self._wants_frozen_statistics(report):
             self._run_reference("frozen-statistics", self._feed(frozen_statistics=True))
             report = judge(self._evidence())
+        if self._main is not None and wants_perturbation(report.objective):
+            for number in range(1, _PERTURBATIONS + 1):
+                self._run_reference(f"perturbed-{number}", self._feed(perturbed=number))
+            report = judge(self._evidence())
         report = self._merged(report, static)
         if report.verdict == "different":
             report.counterfactual = counterfactual(report, self._rerun)
@@ -66,7 +74,8 @@ class _Verification:
 
     def _merged(self, report: Report, static: Future[list[Finding]]) -> Report:
         try:
-            return merge(report, static.result())
+            recordings = [process.recording for process in self._ranks if process.recording is not None]
+            return merge(report, static.result(), reached(recordings))
         except Exception as error:  # a fault of the static side costs nothing that was measured
             text = f"dpcheck check could not judge the script: {type(error).__name__}: {error}"
             report.notes.append(Remark(kind="static-failed", text=text))
@@ -102,6 +111,7 @@ class _Verification:
                 strict=options.strict,
                 steps=options.steps,
                 epochs=options.epochs,
+                nodes=options.nodes,
                 uneven=options.uneven,
                 capped=bool(options.caps),
                 script=options.script if options.module else str((options.directory / options.script).absolute()),
@@ -126,7 +136,7 @@ class _Verification:
                 self._failure = _failure_of(reference)
                 continue
             self._main = "union"
-            if _micro_batches(reference) == len(self._ranks) * _micro_batches(self._ranks[0]):
+            if _takes_in_sequence(reference, self._ranks):
                 if self._run_reference("sequence", self._feed(order="sequence")).windows:
                     self._main = "sequence"
             if not self._fed_unlike():
@@ -158,12 +168,16 @@ class _Verification:
         return normalized and self._main is not None and report.objective.equal is False
 
     def _feed(
-        self, order: Literal["union", "sequence", "window"] | None = None, *, frozen_statistics: bool = False
+        self,
+        order: Literal["union", "sequence", "window"] | None = None,
+        *,
+        frozen_statistics: bool = False,
+        perturbed: int = 0,
     ) -> Feed:
         if order is None:
             order = "sequence" if self._main == "sequence" else "union"
         folders = [str(process.folder) for process in self._ranks]
-        return Feed(folders, self._level, order, frozen_statistics=frozen_statistics)
+        return Feed(folders, self._level, order, frozen_statistics=frozen_statistics, perturbed=perturbed)
 
     def _run_reference(self, name: str, feed: Feed) -> Process:
         job = self._job("reference", 0, f"reference-{feed.level}-{name}", feed)
@@ -184,6 +198,7 @@ class _Verification:
             role=role,
             rank=rank,
             world_size=options.ranks if role == "rank" else 1,
+            nodes=options.nodes,
             folder=str(folder),
             shared=str(shared),
             script=options.script if options.module else str((options.directory / options.script).absolute()),
@@ -229,10 +244,11 @@ def _process(outcome: Outcome) -> Process:
     return Process(outcome.recording, pathlib.Path(outcome.job.folder), ending)
 
 
-def _micro_batches(process: Process) -> int:
-    """Training forwards of the first window; backwards where none was seen."""
-    window = process.windows[0]
-    return window.forwards or window.backwards
+def _takes_in_sequence(reference: Process, ranks: Sequence[Process]) -> bool:
+    """Whether the one process makes in its first window all forwards and backwards that the ranks make together."""
+    own, rank = reference.windows[0], ranks[0].windows[0]
+    together = (len(ranks) * rank.forwards, len(ranks) * rank.backwards)
+    return (own.forwards, own.backwards) == together and any(together)
 
 
 def _targets(window: Window) -> list[int]:
@@ -247,7 +263,9 @@ def _failure_of(reference: Process) -> str:
     recording, ending = reference.recording, reference.ending
     if recording is not None and recording.failure is not None:
         failure = recording.failure
-        return f"as one process the script fails: {failure.type}: {failure.message}"
+        said = failure.message.strip().splitlines() or [""]
+        return f"as one process the script fails: {failure.type}: {said[0]}"
     if recording is not None:
         return "as one process the script ends before its first optimizer step"
-    return f"as one process the script {ending.how} before its first optimizer step"
+    how = {"hung": "hangs", "timed-out": "takes too long", "killed": "is killed"}.get(ending.how, "exits")
+    return f"as one process the script {how} before its first optimizer step"

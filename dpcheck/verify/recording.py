@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from dpcheck.verify import wire
+
 VERSION = 1
 FILE = "recording.json"
 
@@ -96,9 +98,10 @@ class Window(msgspec.Struct):
     batch_norm: Place | None = None  # a BatchNorm layer took its statistics from this process's batch alone
     norm_modules: list[str] = []
     forwarded: Place | None = None  # line of the last training forward of an outermost module
-    first_input: list[float] = []  # by row, a number that tells what entered the first training forward
+    first_input: list[float | None] = []  # by row, a number that tells what entered the first training forward
     first_shape: list[int] = []
     bypassed: int = 0  # training forwards of a wrapped model that did not pass through its wrapper
+    rates: list[float | None] = []  # learning rates of the optimizer's groups; None: it has none, or it is not finite
 
 
 class Loader(msgspec.Struct):
@@ -214,6 +217,7 @@ class Recording(msgspec.Struct):
     dtype: str
     ending: Literal["stopped", "ended", "raised", "exited", "cut"]
     status: int = 0
+    left_at: Place = Place()  # line of the script's own that ended the process
     failure: Failure | None = None
     windows: list[Window] = []
     models: list[Model] = []
@@ -245,7 +249,7 @@ def state_file(folder: pathlib.Path, window: int) -> pathlib.Path:
 def write(recording: Recording, folder: pathlib.Path) -> None:
     """Write `recording.json` whole or not at all."""
     partial = folder / (FILE + ".part")
-    partial.write_bytes(msgspec.json.encode(recording))
+    partial.write_bytes(wire.encode(recording))
     partial.replace(folder / FILE)
 
 
@@ -255,10 +259,10 @@ def read(folder: pathlib.Path) -> Recording | None:
         data = (folder / FILE).read_bytes()
     except FileNotFoundError:
         return None
-    version = msgspec.json.decode(data, type=_Versioned).version
+    version = wire.decode(data, _Versioned).version
     if version != VERSION:
         raise ValueError(f"{folder / FILE} has version {version} of the format, this dpcheck reads {VERSION}")
-    return msgspec.json.decode(data, type=Recording)
+    return wire.decode(data, Recording)
 
 
 class _Versioned(msgspec.Struct):

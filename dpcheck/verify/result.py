@@ -85,11 +85,14 @@ class Weights(msgspec.Struct, kw_only=True):
 class Data(msgspec.Struct, kw_only=True):
     """Did the ranks see different samples? `samples` are counted by rank, `overlap` are samples that several saw.
 
-    `by` says what was compared; `epoch_overlap` counts, over a whole pass, the indices that several ranks get.
+    `by` says what was compared; `epoch_overlap` counts, over a whole pass, the indices that several ranks get. Where
+    the samples count as disjoint, `tolerated` are those that several ranks saw all the same, few enough to even the
+    shards.
     """
 
     disjoint: bool | None = None
     overlap: int = 0
+    tolerated: int = 0
     samples: list[int] = []
     by: Literal["content", "inputs", "draws", "none"] = "none"
     epoch_overlap: int | None = None
@@ -242,6 +245,7 @@ class RankEnd(msgspec.Struct, frozen=True, kw_only=True):
     inside: str = ""
     message: str = ""
     traceback: str = ""
+    last_seen: bool = False  # it went on from there, nobody knows how far
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):

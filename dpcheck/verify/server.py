@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from dpcheck.verify import linux, processes, sandbox
 from dpcheck.verify.channel import Channel, Exited, Fork, Forked, Kill, Prepare, Ready
+from dpcheck.verify.job import INTERNAL
 from dpcheck.verify.output import Output
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class _Server:
         finally:
             with contextlib.suppress(BaseException):
                 sys.stderr.flush()
-            os._exit(child.INTERNAL)
+            child.leave(INTERNAL)
 
     def _reap(self) -> None:
         for folder, running in list(self._running.items()):

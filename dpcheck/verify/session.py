@@ -90,7 +90,8 @@ class Session:
             try:
                 yield
             except Exception as error:
-                self.note("hook-failed", f"{type(error).__name__}: {error}", self.places.here(3))
+                text = f"not all was recorded here: {type(error).__name__}: {error}"
+                self.note("hook-failed", text, self.places.here(3))
 
     def open_next_window(self) -> None:
         self.window = new_window(self.window.index + 1)
@@ -125,7 +126,7 @@ class Session:
                 try:
                     complete()
                 except Exception as error:
-                    self.note("hook-failed", f"{type(error).__name__}: {error}")
+                    self.note("hook-failed", f"not all was recorded: {type(error).__name__}: {error}")
 
     def stop(self) -> None:
         """Write the recording and leave without running anything more of the script.

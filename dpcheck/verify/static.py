@@ -12,17 +12,17 @@ from dpcheck.verify.options import Options
 
 
 def static_findings(options: Options) -> list[Finding]:
-    """The findings of the rules in force, in every file that the script reaches, doubtful ones left out.
+    """The findings of the rules in force and of the pedantic ones, in every file that the script reaches.
 
-    Comments that ignore a finding do not count here: the run may confirm what they silence. A script that cannot be
-    read statically has no findings: its run speaks for itself.
+    Doubtful findings are left out. Comments that ignore a finding do not count here: the run may confirm what they
+    silence. A script that cannot be read statically has no findings: its run speaks for itself.
     """
     script = _file_of(options)
     if script is None:
         return []
     settings = config.load(options.directory)
     known = registry.load()
-    in_force = known.choose(settings.selectors, pedantic=settings.config.pedantic)
+    in_force = known.choose(settings.selectors, pedantic=True)
     _, program = link([script], settings)
     found: list[Finding] = []
     for run in runs(program, []):

@@ -8,6 +8,7 @@ import time
 
 import msgspec
 
+from dpcheck.verify import wire
 from dpcheck.verify.recording import Place
 
 FILE = "status"
@@ -42,15 +43,15 @@ class StatusFile:
             last.place = place
         if inside is not None:
             last.inside = inside
-        data = msgspec.json.encode(last)
+        data = wire.encode(last)
         if len(data) > _SIZE:
-            data = msgspec.json.encode(Status(last.number, what, Place(), last.inside[:64], step, last.moment))
+            data = wire.encode(Status(last.number, what, Place(), last.inside[:64], step, last.moment))
         os.pwrite(self._file, data.ljust(_SIZE), 0)
 
 
 def read(folder: pathlib.Path) -> Status:
     """The last event of the process that writes in `folder`."""
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes().strip(), type=Status)
-    except (FileNotFoundError, msgspec.DecodeError):
+        return wire.decode((folder / FILE).read_bytes().strip(), Status)
+    except (FileNotFoundError, msgspec.MsgspecError, ValueError):
         return Status()

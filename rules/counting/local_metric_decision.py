@@ -28,10 +28,11 @@ def check(run: TrainingRun) -> Iterator[Finding]:
     if not run.complete:
         return
     seen: set[Site] = set()
-    for finding, site in (*_exits(run), *_collectives(run), *_schedules(run), *_checkpoints(run), *_monitors(run)):
-        if site not in seen:
-            seen.add(site)
-            yield finding
+    for find in (_exits, _led, _collectives, _schedules, _rates, _checkpoints, _monitors):
+        for finding, site in find(run):
+            if site not in seen:
+                seen.add(site)
+                yield finding
 
 
 def _exits(run: TrainingRun) -> Iterator[tuple[Finding, Site]]:
@@ -42,6 +43,26 @@ def _exits(run: TrainingRun) -> Iterator[tuple[Finding, Site]]:
             guard, why = measured
             note = Note(run.span(left.exit.site), "the ranks leave at different times")
             yield _finding(run, guard.site, why, "when training stops", note), guard.site
+
+
+def _led(run: TrainingRun) -> Iterator[tuple[Finding, Site]]:
+    """Loops that all ranks leave together, when the metric of one of them says so."""
+    for event in run.of_kind("break"):
+        for guard in event.guards:
+            why = ranks_of(run).led(guard.facts, event.loops)
+            if why is not None:
+                note = Note(run.span(event.site), "all ranks leave here, by what one of them measured")
+                yield _finding(run, guard.site, why, "when training stops", note), guard.site
+
+
+def _rates(run: TrainingRun) -> Iterator[tuple[Finding, Site]]:
+    """Learning rates that each rank sets when its own metric says so."""
+    for event in run.of_kind("set rate"):
+        for guard in event.guards:
+            why = ranks_of(run).measured(guard.facts, event.loops)
+            if why is not None:
+                note = Note(run.span(event.site), "the learning rate is set here")
+                yield _finding(run, guard.site, why, "the learning rate", note), guard.site
 
 
 def _collectives(run: TrainingRun) -> Iterator[tuple[Finding, Site]]:

@@ -59,7 +59,12 @@ def _seeds(run: TrainingRun, division: Division) -> Iterator[tuple[Value, str]]:
 
 
 def _differs(facts: Facts) -> bool:
-    return not facts.place.is_replicate and any(facts.has(kind) for kind in _OF_ONE_RANK)
+    """Is it another number on each rank? What ranks read from files of their own may well be the same."""
+    return (
+        not facts.has(SourceKind.FILE)
+        and not facts.place.is_replicate
+        and any(facts.has(kind) for kind in _OF_ONE_RANK)
+    )
 
 
 def _finding(run: TrainingRun, division: Division, site: Site, label: str, drawn: Site | None = None) -> Finding:

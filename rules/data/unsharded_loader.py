@@ -24,7 +24,7 @@ def check(run: TrainingRun) -> Iterator[Finding]:
     for loading in loadings(run):
         if not (isinstance(loading.made.iterable, Const) and loading.made.iterable.value is False):
             continue
-        if not loading.is_known or loading.is_divided or not _is_whole(loading):
+        if loading.is_divided is not False or not _is_whole(loading):
             continue
         wraps = [event for update in run.updates for event in update.wraps]
         notes = [Note(run.span(wraps[0].site), "data-parallel from here on")] if wraps else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcheck.execution import TrainingRun
-from dpcheck.execution.facts import SourceKind
+from dpcheck.execution.facts import Facts, SourceKind
 from dpcheck.execution.loading import Loading, loadings
 from dpcheck.execution.values import Const, Generator, Instance
 from dpcheck.findings.finding import Finding, Note
@@ -25,7 +25,7 @@ def check(run: TrainingRun) -> Iterator[Finding]:
     for loading in loadings(run):
         if not (isinstance(loading.made.iterable, Const) and loading.made.iterable.value is True):
             continue
-        if not loading.is_known or loading.is_divided or not _is_same(loading):
+        if loading.is_divided is not False or not _is_same(loading):
             continue
         notes = [Note(run.span(loading.backward.site), "every rank trains on what it loads")]
         dataset = loading.made.dataset
@@ -68,7 +68,12 @@ def _generated(run: TrainingRun) -> Iterator[Finding]:
 def _is_same(loading: Loading) -> bool:
     """Is it shown that every rank sees the same items?"""
     items = loading.items()
-    return bool(items) and all(
-        facts.place.is_replicate and not facts.has(SourceKind.RANK) and not facts.has(SourceKind.LOCAL_RANK)
-        for facts in items
-    )
+    return any(facts.place.is_replicate for facts in items) and all(map(_is_alike, items))
+
+
+def _is_alike(facts: Facts) -> bool:
+    """The same on every rank. A mask is taken for uneven, as rows have different lengths: that makes no rank differ."""
+    if facts.has(SourceKind.RANK) or facts.has(SourceKind.LOCAL_RANK):
+        return False
+    uneven = facts.total.is_uneven and not facts.sources and not facts.differs and not facts.place.is_unknown
+    return facts.place.is_replicate or uneven

@@ -9,7 +9,7 @@ from dpcheck.execution.divisions import flows
 from dpcheck.execution.facts import Site
 from dpcheck.execution.run import Event
 from dpcheck.execution.sharding import sharded_by
-from dpcheck.execution.values import Const, Data, Instance, Value
+from dpcheck.execution.values import Const, Data, Instance, Value, options
 from dpcheck.findings.finding import Finding, Note
 from dpcheck.rule import Group, Rule, Severity
 
@@ -62,7 +62,9 @@ def _is_number(value: Value | None) -> bool:
 
 def _starts_one_a_device(run: TrainingRun) -> bool:
     """Does the script start one process for each device, and no more on other machines?"""
-    return any(_is(event.processes, "device count") for event in run.of_kind("launch")) and not any(
+    return any(
+        _is(each, "device count") for event in run.of_kind("launch") for each in options(event.processes)
+    ) and not any(
         isinstance(event.world_size, Data) and event.world_size.made is not None for event in run.of_kind("group")
     )
 

@@ -78,4 +78,6 @@ def _cause(cut: Cut) -> str:
 def _effect(judged: Judged) -> str:
     if judged.place.is_replicate:
         return "each rank's gradient is its own share of the whole, which is averaged: world_size times too small"
+    if not judged.place.is_local:
+        return "each rank's gradient is only its own share of that of a loss made from all ranks' examples"
     return "what this rank's loss says of the other ranks' examples never reaches a gradient"

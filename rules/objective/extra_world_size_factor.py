@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcheck.execution import TrainingRun
+from dpcheck.execution.run import Judged
 from dpcheck.findings.finding import Finding
 from dpcheck.rule import Group, Rule, Severity
 
@@ -22,11 +23,11 @@ RULE = Rule(
 def check(run: TrainingRun) -> Iterator[Finding]:
     for update in run.updates:
         for judged in update.judged():
-            if judged.world is None or judged.world <= 0 or own_collective(run, judged):
+            if judged.world is None or judged.world <= _meant(judged) or own_collective(run, judged):
                 continue
             if not (judged.counted or judged.place.is_ratio):
                 continue
-            growing = [s for s in judged.scalings if s.world > 0]
+            growing = [s for s in judged.scalings if s.world > 0 and s.reduced is None]
             if judged.counted and not growing:
                 # `world_size / global_count` in one factor: what it holds of W is one too many for a sum.
                 growing = [s for s in judged.scalings if s.world == 0 and s.reduced is not None]
@@ -53,3 +54,8 @@ def check(run: TrainingRun) -> Iterator[Finding]:
                     if not update.wraps
                     else "drop this reduction: the wrapper has averaged the gradients during backward",
                 )
+
+
+def _meant(judged: Judged) -> int:
+    """The powers of W by which a loss grows with a global count: one process multiplies by the same number."""
+    return sum(s.world for s in judged.scalings if s.reduced is not None and s.world > 0 and not s.divides)

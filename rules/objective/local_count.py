@@ -30,8 +30,8 @@ def check(run: TrainingRun) -> Iterator[Finding]:
             count = (Note(run.span(term.count.site), term.count.text),) if term.count is not None else ()
             yield Finding(
                 RULE,
-                "this loss sum is divided by the rank's own count, and all ranks count alike: the fewer targets a rank "
-                "holds, the more each of them weighs",
+                "this loss sum is divided by the rank's own count, and the ranks' results are averaged with equal "
+                "weight: a target counts for more on a rank that holds fewer",
                 run.span(term.reduction),
                 label="the count is not all-reduced",
                 notes=(*count, *notes_of(run, judged, term.even.evidence)),

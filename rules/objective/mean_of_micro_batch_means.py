@@ -35,8 +35,8 @@ def check(run: TrainingRun) -> Iterator[Finding]:
             even, reduction = mean
             yield Finding(
                 RULE,
-                "this averages the micro-batches' own means: the fewer targets a micro-batch holds, the more each of "
-                "them weighs",
+                "this averages the micro-batches' own means with equal weight: a target counts for more in a "
+                "micro-batch that holds fewer",
                 run.span(division.site),
                 label="each micro-batch counts the same",
                 notes=(

@@ -29,8 +29,8 @@ def check(run: TrainingRun) -> Iterator[Finding]:
                 continue
             yield Finding(
                 RULE,
-                "this mean is over the rank's own targets, and all ranks count alike: the fewer targets a rank holds, "
-                "the more each of them weighs",
+                "this is a mean over the rank's own targets, and the ranks' means are averaged with equal weight: a "
+                "target counts for more on a rank that holds fewer",
                 run.span(term.reduction),
                 label="divides by this rank's number of targets",
                 notes=notes_of(run, judged, term.even.evidence),

@@ -33,7 +33,7 @@ def unhelped(run: TrainingRun) -> Iterator[Unhelped]:
         if not isinstance(module, Instance) or id(module) in helped:
             continue
         parts = list(parts_of(module))
-        if any(escaped(part) for part in parts):
+        if any(escaped(part) for part in parts) or _is_drawn_in_shards(run, event, module):
             continue
         built = [
             model
@@ -45,7 +45,8 @@ def unhelped(run: TrainingRun) -> Iterator[Unhelped]:
         ]
         drawn = [model for model in built if _is_drawn(run, model, event) and not _made_equal(run, model)]
         # Layers that were built one by one and put together are one model: the last one built holds the others.
-        whole = next((model for model in reversed(built) if model.subject is module), None)
+        around = [model for model in built if any(part is module for part in parts_of(model.subject))]
+        whole = around[-1] if around else None
         if whole is not None and drawn:
             if _made_equal(run, whole):
                 continue
@@ -59,6 +60,16 @@ def unhelped(run: TrainingRun) -> Iterator[Unhelped]:
             if id(model) not in seen:
                 seen.add(id(model))
                 yield Unhelped(model, event, _state(run, model, event))
+
+
+def _is_drawn_in_shards(run: TrainingRun, joined: Event, module: Instance) -> bool:
+    """Are weights that have been divided among the ranks drawn anew, where each rank draws its own shard?"""
+    if not joined.details.get("shards"):
+        return False
+    owners = [o for e in run.of_kind("initialise weights") if e.order > joined.order for o in e.subject]
+    return any(part is module for owner in owners for part in parts_of(unwrapped(owner))) or any(
+        part is owner for owner in owners for part in parts_of(module)
+    )
 
 
 def _is_drawn(run: TrainingRun, model: Event, joined: Event) -> bool:

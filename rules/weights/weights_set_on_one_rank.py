@@ -34,7 +34,7 @@ def check(run: TrainingRun) -> Iterator[Finding]:
         return
     seen: set[Site] = set()
     for event in run.of_kind(*_WHAT):
-        guard = next((guard for guard in event.guards if guard.by_rank), None)
+        guard = next((guard for guard in event.guards if guard.facts.by_number), None)
         if guard is None or event.site in seen or _is_done_by_the_others(run, event):
             continue
         owners = event.subject if isinstance(event.subject, tuple) else (event.subject,)

@@ -99,6 +99,22 @@ def test_up_to_the_repository(tmp_path: Path, stubs: Path) -> None:
     assert project.find(train, "outside") is None
 
 
+def test_a_module_beside_the_script_sets_up_the_search(tmp_path: Path, stubs: Path) -> None:
+    files = {
+        "repo/setup.py": "",
+        "repo/lib/core/__init__.py": "",
+        "repo/lib/core/loop.py": "",
+        "repo/tools/_paths.py": "import sys\ndef add(path): sys.path.insert(0, path)\nadd(__file__ + '/../../lib')\n",
+        "repo/tools/train.py": "import _paths\nfrom torch.distributed import init_process_group\n",
+        "repo/tools/plain.py": "import _paths\n",
+        "repo/tools/other.py": "from core.loop import run\n",
+    }
+    project = Project(tmp_path, stubs, files, "repo")
+    assert project.find("repo/tools/train.py", "core.loop") == "repo/lib/core/loop.py"
+    assert project.find("repo/tools/plain.py", "core.loop") == "repo/lib/core/loop.py"
+    assert project.find("repo/tools/other.py", "core.loop") is None
+
+
 def test_without_a_repository_the_selected_paths_bound_the_search(tmp_path: Path, stubs: Path) -> None:
     files = {"up.py": "", "p/helper.py": "", "p/a/train.py": ""}
     project = Project(tmp_path / "q", stubs, files, "p")

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcheck.findings.finding import Finding, Span
+from dpcheck.verify.judge.defect import RULES
+from dpcheck.verify.judge.merge import merge
 from dpcheck.verify.judge.verdict import judge
 from dpcheck.verify.recording import Draw, Note, Place, Seed
 from dpcheck.verify.result import Report
@@ -151,6 +154,42 @@ def test_the_same_gradient_but_other_weights(tmp_path: Path) -> None:
     assert (found(report), report.weights.first_difference) == ([("DP103", STEP.line)], 1)
 
 
+@pytest.mark.parametrize(
+    ("rates", "evaluations", "code"),
+    [
+        ([[0.1, 0.1], [0.1, 0.01]], 4, "DP601"),  # by step, then by rank
+        ([[0.1, 0.1], [0.1, 0.01]], 0, "DP103"),
+        ([[0.1, 0.01], [0.1, 0.01]], 4, "DP103"),
+    ],
+)
+def test_learning_rates_of_the_ranks_own(tmp_path: Path, rates: list[list[float]], evaluations: int, code: str) -> None:
+    """They part once the ranks have evaluated, or without that, or were never equal."""
+
+    def apart(step: Step, rank: int, number: int) -> None:
+        step.changes = {"rates": [[*rates, [1, 1]][number][rank]]}
+        if number == 2:
+            step.weights = tensors(rank)
+
+    world = World(tmp_path, counts=((6,), (6,)), steps=3)
+    world.train(world.mean_of_own, change=apart, evaluations=evaluations).refer(world.one_process)
+    report = judge(world.evidence())
+    assert (report.verdict, found(report)) == ("different", [(code, STEP.line)])
+    assert "rank 0 0.1, rank 1 0.01" in report.findings[0].message
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "fully_shard", "ddp"])
+def test_an_optimizer_of_parameters_that_sharding_replaced(tmp_path: Path, kind: str) -> None:
+    held = tensors(1)
+
+    def stale(step: Step, rank: int, number: int) -> None:
+        step.gradient = {f"optimizer0.{position}": value for position, value in enumerate(step.gradient.values())}
+        step.local, step.missing, step.weights = None, list(step.gradient), None
+
+    report = run(tmp_path, stale, wraps=[wrap(held, held, kind=kind)])
+    expected = ("inconclusive", []) if kind == "ddp" else ("different", [("DP105", STEP.line)])
+    assert (report.verdict, found(report)) == expected
+
+
 def test_weights_that_follow_from_unequal_gradients_are_no_second_finding(tmp_path: Path) -> None:
     def local(step: Step, rank: int, number: int) -> None:
         assert step.local is not None
@@ -277,6 +316,20 @@ def test_padding_repeats_a_few(tmp_path: Path) -> None:
     report = with_data(tmp_path / "filled", filled, [loader(sampler="BatchSamplerShard", length=12)])
     assert (report.verdict, found(report)) == ("equivalent", [])
     assert [note.kind for note in report.notes] == ["shared-samples"]
+    assert (report.data.disjoint, report.data.tolerated) == (True, 4)
+    in_source = Finding(RULES["DP201"], "", Span(SCRIPT, LOADER.line, 1, LOADER.line, 5))
+    [told] = merge(report, [in_source]).static
+    assert (told.status, "several ranks saw 4 samples" in told.reason) == ("not-exercised", True)
+
+
+def test_ranks_that_get_one_shard_two_by_two(tmp_path: Path) -> None:
+    """Local ranks for ranks, on two machines of two."""
+    world = World(tmp_path, counts=((6,), (6,), (6,), (6,)))
+    taken = PerRank(fetches(own) for own in (*DISJOINT, *DISJOINT))
+    world.train(world.mean_of_own, change=reading, fetches=taken, loaders=[loader(length=64)]).refer(world.one_process)
+    report = judge(world.evidence())
+    assert found(report) == [("DP204", LOADER.line)]
+    assert report.findings[0].message.startswith("ranks 0 and 2 give the sampler")
 
 
 def test_a_sampler_seeded_by_rank(tmp_path: Path) -> None:
@@ -367,6 +420,31 @@ def test_the_same_draws(tmp_path: Path) -> None:
     report = run(tmp_path, feeding([same, same], draws))
     assert found(report) == [("DP208", 30)]
     assert (report.data.by, report.data.overlap, report.data.samples) == ("inputs", 7, [8, 8])
+
+
+@pytest.mark.parametrize(
+    ("shape", "second", "third", "strict", "verdict", "codes"),
+    [
+        ([6, 2], "bb", "cc", True, "different", ["DP209"]),
+        ([6, 2], "bb", "cc", False, "equivalent", ["DP209"]),
+        ([6, 2], "bb", "cd", True, "equivalent", []),  # the ranks part
+        ([1, 9], "bb", "cc", True, "equivalent", []),  # one for the whole batch
+    ],
+)
+def test_noise_that_the_ranks_share(
+    tmp_path: Path, shape: list[int], second: str, third: str, strict: bool, verdict: str, codes: list[str]
+) -> None:
+    """`second` and `third` are what each rank draws in steps 1 and 2."""
+
+    def noisy(step: Step, rank: int, number: int) -> None:
+        digest = ["aa", second, third][number][rank]
+        step.changes = {"fetches": [number], "draws": [Draw("randn_like", shape, digest, Place(SCRIPT, 39))]}
+
+    taken = PerRank(fetches([range(12 * step + rank, 12 * step + 12, 2) for step in range(3)]) for rank in range(2))
+    world = World(tmp_path, counts=((6,), (6,)), steps=3)
+    world.train(world.mean_of_own, change=noisy, fetches=taken, loaders=[loader(batch_size=6)]).refer(world.one_process)
+    report = judge(world.evidence(strict=strict))
+    assert (report.verdict, found(report)) == (verdict, [(code, 39) for code in codes])
 
 
 def reading_much(sampler: str, batches: int) -> dict[str, Any]:
@@ -521,7 +599,7 @@ def test_parameters_that_nothing_reduces(tmp_path: Path) -> None:
 
     report = run(tmp_path, partly)
     assert found(report) == [("DP404", STEP.line)]
-    assert "0.head.bias" in report.findings[0].message
+    assert "head.bias" in report.findings[0].message
 
 
 def test_a_second_model_that_is_not_wrapped(tmp_path: Path) -> None:
@@ -602,6 +680,7 @@ def test_a_batch_skipped_on_one_rank(tmp_path: Path) -> None:
     report = run(tmp_path, skipping)
     assert (report.verdict, found(report)) == ("mismatch", [("DP502", FORWARD.line)])
     assert "rank 0 1, rank 1 2" in report.findings[0].message
+    assert (report.objective.judged, report.detection.steps) == (False, [])
 
 
 def test_an_extra_forward_that_changes_nothing_is_none(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from dpcheck.rule import Group, Rule, Severity
 from dpcheck.verify.judge.defect import RULES
 from dpcheck.verify.judge.evidence import Ending
 from dpcheck.verify.judge.merge import merge
+from dpcheck.verify.judge.reached import Reached, reached
 from dpcheck.verify.judge.verdict import judge
-from dpcheck.verify.recording import Collective, Failure, Place
-from dpcheck.verify.result import Report
+from dpcheck.verify.recording import Collective, Failure, Place, Recording
+from dpcheck.verify.result import Measured, Report
 from dpcheck.verify.status import Status
 from tests.verify.recordings import (
     LOADER,
@@ -138,7 +139,8 @@ def test_shards_of_different_lengths(tmp_path: Path, shorter: dict[str, Any], lo
         tmp_path, (1, 1), ("ended", "cut"), (FINISHED, hung("DDP's all_reduce")), loaders=loaders, fetches=taken
     )
     assert (report.verdict, found(report)) == ("hang", [("DP210", LOADER.line)])
-    assert "rank 0 has 1 batch and rank 1 at least 2" in report.findings[0].message
+    known = "2" if shorter.get("batches") else "at least 2"
+    assert f"rank 0 has 1 batch in a pass over its data and rank 1 {known}:" in report.findings[0].message
 
 
 @pytest.mark.parametrize(("evaluations", "code"), [((2, 2), "DP601"), ((2, 0), "DP502")])
@@ -277,7 +279,8 @@ def test_a_wrong_argument_of_a_collective_is_the_scripts_own(tmp_path: Path) -> 
 def test_a_process_that_was_killed(tmp_path: Path) -> None:
     killed = Ending("killed", signal="SIGKILL", last=Status(3, "forward", Place(SCRIPT, 40)), output="loading")
     report = ended(tmp_path, (1, 1), ("none", "cut"), (killed, hung("DDP's all_reduce")))
-    assert (report.verdict, report.reason) == ("script-error", "rank 0 was killed by SIGKILL")
+    reason = "rank 0 was killed by SIGKILL, as the system does when memory runs out, last seen at train.py:40"
+    assert (report.verdict, report.reason.replace("/project/", "")) == ("script-error", reason)
 
 
 def test_an_exit_with_a_status(tmp_path: Path) -> None:
@@ -303,7 +306,7 @@ def test_too_slow_is_inconclusive(tmp_path: Path) -> None:
     slow = Ending("timed-out", seconds=600.0, last=Status(3, "forward", Place(SCRIPT, 40)))
     report = ended(tmp_path, (1, 1), ("cut", "cut"), (slow, slow))
     assert report.verdict == "inconclusive"
-    assert report.reason == "after 600 s the ranks had made 1 step and were still at work"
+    assert report.reason == "after 600 s the ranks had made 1 step and were still at work: --timeout gives them more"
 
 
 def test_a_script_without_a_step(tmp_path: Path) -> None:
@@ -311,7 +314,7 @@ def test_a_script_without_a_step(tmp_path: Path) -> None:
     world.train(world.mean_of_own, ending="ended", collectives=[script_collective("barrier", 5)])
     report = judge(world.evidence())
     assert report.verdict == "inconclusive"
-    assert report.reason == "no optimizer step was seen on all ranks (steps: rank 0 0, rank 1 0)"
+    assert report.reason == "the ranks came to the end of the script without a step of an optimizer"
 
 
 def test_a_rank_that_answers_for_a_longer_one_is_no_hang(tmp_path: Path) -> None:
@@ -447,7 +450,7 @@ def test_another_condition_is_never_taken(tmp_path: Path) -> None:
     assert [(finding.code, finding.static) for finding in report.findings] == [("DP301", None)]
 
 
-def right(tmp_path: Path, counts: Any = ((9,), (3,))) -> Report:
+def right(tmp_path: Path, counts: Any = ((9,), (3,)), **settings: Any) -> Report:
     world = World(tmp_path, counts=counts)
     taken = PerRank(fetches([[rank], [rank + 2]]) for rank in range(2))
 
@@ -455,7 +458,7 @@ def right(tmp_path: Path, counts: Any = ((9,), (3,))) -> Report:
         step.changes = {"fetches": [number]}
 
     world.train(world.global_mean, change=reading, fetches=taken, loaders=[loader(batch_size=1)])
-    return judge(world.refer(world.one_process).evidence())
+    return judge(world.refer(world.one_process).evidence(**settings))
 
 
 @pytest.mark.parametrize(
@@ -465,6 +468,7 @@ def right(tmp_path: Path, counts: Any = ((9,), (3,))) -> Report:
         ("DP104", "refuted"),
         ("DP201", "refuted"),
         ("DP203", "not-exercised"),
+        ("DP204", "not-exercised"),
         ("DP210", "refuted"),
         ("DP301", "refuted"),
         ("DP304", "refuted"),
@@ -479,6 +483,12 @@ def test_what_a_right_run_says(tmp_path: Path, code: str, status: str) -> None:
     assert (report.verdict, [each.status for each in report.static]) == ("equivalent", [status])
 
 
+def test_ranks_on_several_machines_refute_a_local_rank(tmp_path: Path) -> None:
+    report = right(tmp_path, nodes=2)
+    assert [note.kind for note in report.notes] == ["nodes"]
+    assert [each.status for each in merge(report, [static("DP204", LOSS.line)]).static] == ["refuted"]
+
+
 def test_a_loss_in_another_branch_is_not_exercised(tmp_path: Path) -> None:
     told = merge(right(tmp_path), [static("DP301", 12), static("DP301", 12, notes=[LOSS.line])]).static
     assert [each.status for each in told] == ["not-exercised", "refuted"]
@@ -491,8 +501,40 @@ def test_equal_counts_refute_no_per_rank_mean(tmp_path: Path) -> None:
 
 
 def test_a_collective_that_every_rank_reached(tmp_path: Path) -> None:
-    [told] = merge(right(tmp_path), [static("DP501", 42)], reached=lambda path, line: line == 42).static
-    assert told.status == "refuted"
+    reached = Reached(frozenset({(SCRIPT, 42)}), frozenset())
+    told = merge(right(tmp_path), [static("DP501", 42), static("DP501", 43, notes=[42])], reached).static
+    assert [each.status for each in told] == ["refuted", "not-exercised"]
+
+
+def test_lines_that_the_run_came_to() -> None:
+    barrier, own = script_collective("barrier", 5), script_collective("barrier", 6)
+    made = [Recording("rank", rank, 2, "float64", "ended", collectives=[barrier]) for rank in range(2)]
+    made[0].collectives.append(own)
+    made[1].loaders.append(loader())
+    found = reached(made)
+    assert (found.issued, found.seen) == ({(SCRIPT, 5)}, {(SCRIPT, 5), (SCRIPT, 6), (SCRIPT, LOADER.line)})
+
+
+@pytest.mark.parametrize(("code", "line"), [("DP101", 7), ("DP201", 7), ("DP401", 7)])
+def test_what_the_run_did_not_come_to_is_not_refuted(tmp_path: Path, code: str, line: int) -> None:
+    seen = Reached(frozenset(), frozenset({(SCRIPT, 44)}))
+    told = merge(right(tmp_path), [static(code, line), static(code, line, notes=[44])], seen).static
+    assert [each.status for each in told] == ["not-exercised", "refuted"]
+
+
+def test_a_pedantic_finding_is_told_where_it_is_confirmed(tmp_path: Path) -> None:
+    assert merge(right(tmp_path), [static("DP307", LOSS.line)]).static == []
+    report = judge(World(tmp_path / "off").train(lambda rank, micro: rank + 1.0).evidence())
+    found = Measured(
+        code="DP307", name="local-batch-loss", severity="note", confidence="high", message="", path=SCRIPT, line=41,
+        end_line=41,
+    )  # fmt: skip
+    report.findings = [found]
+    report = merge(report, [static("DP307", LOSS.line)])
+    assert ([each.static for each in report.findings], [each.status for each in report.static]) == (
+        ["confirmed"],
+        ["confirmed"],
+    )
 
 
 def test_the_source_decides_what_figures_cannot(tmp_path: Path) -> None:

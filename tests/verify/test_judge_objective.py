@@ -165,6 +165,33 @@ def test_between_rounding_and_difference(tmp_path: Path, response: float | None,
     assert (report.objective.explanation == "equivalent") == (verdict == "equivalent")
 
 
+@pytest.mark.parametrize(("response", "verdict"), [(None, "different"), (1e-5, "equivalent"), (1e-7, "different")])
+def test_rounding_of_float32_that_the_model_enlarges(tmp_path: Path, response: float | None, verdict: str) -> None:
+    """Ten times what other rounding of the weights changes is the bound."""
+    world = World(tmp_path).train(World(tmp_path).global_mean)
+    world.refer(world.one_process, noise=5e-5)
+    if response is not None:
+        world.refer(lambda micro: world.one_process(micro) * (1 + response), "perturbed-1", noise=5e-5)
+    assert judge(world.evidence(dtype="float32")).verdict == verdict
+
+
+def test_a_single_tensor_beyond_rounding_counts(tmp_path: Path) -> None:
+    """The rest of the gradient answers to rounding as it does, this tensor does not."""
+
+    def off(step: Step, rank: int, number: int) -> None:
+        step.gradient = {**step.gradient, "0.head.bias": step.gradient["0.head.bias"] * (1 + 5e-9)}
+        step.local = None
+
+    def enlarged(step: Step, number: int) -> None:
+        weight = step.gradient["0.embed.weight"]
+        step.gradient = {**step.gradient, "0.embed.weight": weight * (1 + 5e-9)}
+
+    world = World(tmp_path)
+    world.train(world.global_mean, change=off).refer(world.one_process)
+    world.refer(world.one_process, "perturbed-1", change=enlarged)
+    assert judge(world.evidence()).verdict == "inconclusive"
+
+
 def test_float32_is_coarse_and_says_so(tmp_path: Path) -> None:
     world = World(tmp_path)
     report = judge(world.train(world.global_mean).refer(world.one_process, noise=1e-7).evidence(dtype="float32"))
@@ -182,11 +209,45 @@ def test_no_reference_is_inconclusive_with_its_reason(tmp_path: Path) -> None:
     assert (report.verdict, report.reason) == ("inconclusive", "as one process the script fails: ValueError: n")
 
 
-def test_gradients_that_are_not_finite(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("steps", "verdict", "reason"),
+    [
+        ([1], "equivalent", "the 2 ranks together computed the update of one process in 1 step"),
+        ([0, 1], "inconclusive", "the gradients of step 0 are not finite"),
+    ],
+)
+def test_gradients_that_are_not_finite(tmp_path: Path, steps: list[int], verdict: str, reason: str) -> None:
     world = World(tmp_path)
-    world.vectors[1][0][0][0]["0.head.bias"][1] = np.nan
+    for step in steps:
+        world.vectors[step][0][0][0]["0.head.bias"][1] = np.nan
     report = judge(world.train(world.global_mean).refer(world.one_process).evidence())
-    assert (report.verdict, report.reason) == ("inconclusive", "the gradients of step 1 are not finite")
+    assert (report.verdict, report.reason) == (verdict, reason)
+    if verdict == "equivalent":
+        assert "the gradients of 1 step: 1 (the gradients of step 1 are not finite)" in report.detection.unseen
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_gradients_that_are_finite_in_one_process_alone(tmp_path: Path, empty: bool) -> None:
+    """A mean over no target is 0/0, and one rank's NaN becomes everybody's."""
+
+    def lacking(step: Step, rank: int, number: int) -> None:
+        if rank == 1 and empty:
+            step.targets = [(Loss("cross_entropy", "mean", 0, 4, 0, LOSS, weighed=True), np.zeros(0))]
+
+    world = World(tmp_path)
+    world.train(world.global_mean, combine=lambda own, rank: scaled(mean(own), np.nan), change=lacking)
+    report = judge(world.refer(world.one_process).evidence())
+    assert (report.verdict, codes(report)) == ("different", ["DP301"] if empty else [])
+    said = "rank 1 has no target in step 0" if empty else "the gradients of the ranks are not finite"
+    assert said in report.reason
+
+
+def test_a_reference_alone_that_is_not_finite_says_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.train(world.global_mean).refer(lambda micro: np.nan)
+    report = judge(world.evidence())
+    assert report.verdict == "inconclusive"
+    assert "those of the ranks are" in report.reason
 
 
 def test_three_ranks(tmp_path: Path) -> None:

@@ -189,6 +189,13 @@ def test_the_environment_is_that_of_torchrun(bench: Bench) -> None:
         assert recorded(outcome).ending == "ended"
 
 
+def test_local_ranks_begin_anew_on_each_machine(bench: Bench) -> None:
+    names = "RANK LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE".split()
+    text = f"import os, json\nprint(json.dumps([os.environ[name] for name in {names}]))"
+    for rank, outcome in enumerate(bench.text(text, nodes=2)):
+        assert json.loads(outcome.output) == [str(rank), "0", "1", str(rank), "2"]
+
+
 def test_a_rank_that_leaves_early_ends_the_others_collective(bench: Bench) -> None:
     outcomes = bench.text(GROUP + "if rank == 1:\n    sys.exit(0)\ndist.barrier()\n")
     left, waiting = recorded(outcomes[1]), recorded(outcomes[0])
@@ -222,14 +229,26 @@ def test_a_killed_rank(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "end", "status", "name"),
-    [("os._exit(3)", "exited", 3, None), ("os.abort()", "killed", None, "SIGABRT"), ("os._exit(0)", "exited", 0, None)],
+    ("ending", "name"), [("os.abort()", "SIGABRT"), ("import ctypes; ctypes.string_at(0)", "SIGSEGV")]
 )
-def test_a_process_that_is_gone_at_once(bench: Bench, ending: str, end: str, status: int | None, name: str) -> None:
+def test_a_process_that_is_gone_at_once(bench: Bench, ending: str, name: str) -> None:
     (outcome,) = bench.text(f"{TRAINING}step()\nprint('so far')\n{ending}\n", ranks=1)
-    assert (outcome.end, outcome.exit_status, outcome.signal, outcome.recording) == (end, status, name, None)
+    assert (outcome.end, outcome.exit_status, outcome.signal, outcome.recording) == ("killed", None, name, None)
     assert outcome.status.step == 1
     assert outcome.output == "so far\n"
+
+
+@pytest.mark.parametrize(("code", "ending"), [(3, "exited"), (0, "ended")])
+def test_an_exit_at_once_leaves_a_recording(bench: Bench, code: int, ending: str) -> None:
+    (outcome,) = bench.text(f"{TRAINING}step()\nprint('so far')\nos._exit({code})\n", ranks=1)
+    record = recorded(outcome)
+    assert (record.ending, record.status, record.left_at.line) == (ending, code, line_of(outcome, "os._exit"))
+    assert outcome.output == "so far\n"
+
+
+def test_a_fork_that_exits_at_once_leaves_none(bench: Bench) -> None:
+    (outcome,) = bench.text("import os\nif os.fork() == 0:\n    os._exit(4)\nos.wait()\n", ranks=1)
+    assert (recorded(outcome).ending, recorded(outcome).status) == ("ended", 0)
 
 
 @pytest.mark.parametrize(

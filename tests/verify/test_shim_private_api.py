@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed import distributed_c10d
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn import functional
 
 from dpcheck.verify.shim import cuda, devices, factories, gloo, launchers, precision, randomness
@@ -92,7 +93,7 @@ def test_signatures_that_are_taken_apart() -> None:
     for name in ("init_process_group", "new_group"):
         parameters = inspect.signature(getattr(dist, name)).parameters
         assert {"backend", "timeout"} <= set(parameters)
-    for kind in (nn.parallel.DistributedDataParallel, dist.fsdp.FullyShardedDataParallel):
+    for kind in (nn.parallel.DistributedDataParallel, FullyShardedDataParallel):
         assert {"module", "mixed_precision"} <= set(inspect.signature(kind.__init__).parameters)
     assert list(inspect.signature(torch.multiprocessing.spawn).parameters) == [
         "fn",

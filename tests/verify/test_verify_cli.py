@@ -48,14 +48,14 @@ def test_defaults(asked: list[Options]) -> None:
 
 def test_all_options(asked: list[Options]) -> None:
     options = (
-        "--ranks 3 --steps 5 --epochs 2 --window last --dtype float32 --uneven --cap 3,1 --strict --timeout 60 "
-        "--device cuda --backend gloo --keep kept"
+        "--ranks 4 --nodes 2 --steps 5 --epochs 2 --window last --dtype float32 --uneven --cap 3,1 --strict "
+        "--timeout 60 --device cuda --backend gloo --keep kept"
     )
     assert call(*options.split(), "train.py").exit_code == 0
     assert asked == [
         Options(
-            script="train.py", ranks=3, steps=5, epochs=2, window="last", dtype="float32", uneven=True, caps=(3, 1),
-            strict=True, timeout=60.0, device="cuda", backend="gloo", keep=Path("kept"),
+            script="train.py", ranks=4, nodes=2, steps=5, epochs=2, window="last", dtype="float32", uneven=True,
+            caps=(3, 1), strict=True, timeout=60.0, device="cuda", backend="gloo", keep=Path("kept"),
         )
     ]  # fmt: skip
     assert Path("kept").is_dir()
@@ -98,6 +98,7 @@ def test_what_follows_is_the_scripts(
         (["--cap", "3,0", "train.py"], "'3,0' is not a number of samples"),
         (["--cap", "", "train.py"], "is not a number of samples"),
         (["--cap", "1,2,3", "train.py"], "--cap names 3 ranks, there are 2"),
+        (["--nodes", "3", "train.py"], "--nodes 3 does not divide 2 ranks"),
         (["--backend", "nccl", "train.py"], "--backend nccl needs --device cuda"),
         (["--dtype", "float16", "train.py"], "'float16' is not one of 'float64', 'float32'"),
         (["--output", "xml", "train.py"], "'xml' is not one of full, json"),

@@ -98,9 +98,10 @@ different: each rank averages over its own targets, and these means are averaged
   objective    different in step 1: every rank takes the mean over its own targets, and the means
                are averaged although the counts differ: each of rank 1's targets weighs 3 × each of
                rank 0's
-               error 54 %, tolerance 1e-08; factor k 0.8938, residual 0.51
+               error 54 %, tolerance 1e-08; the gradient is 0.8938 times that of one process, but
+               for 51 %
                targets: 9 + 3; weight of a target in the update, by rank: 0.05556 | 0.1667
-               worst tensors: 0.embed.weight 66 %, 0.head.weight 47 %, 0.head.bias 22 %
+               worst tensors: embed.weight 66 %, head.weight 47 %, head.bias 22 %
                by step: 48 %, 54 %
   sync         exact: the gradients are the mean of the ranks' own, bit for bit
   collectives  the same on all ranks: 1 collective and 312 B a step
@@ -114,7 +115,7 @@ error[DP301 per-rank-mean]: each rank averages over its own targets, and these m
    |
    = help: mend it
    = measured: targets: rank 0 9, rank 1 3
-   = measured: one process would have computed 0.75·g0 + 0.25·g1, the ranks computed the plain mean of g
+   = measured: one process weighs the ranks' gradients by 0.75, 0.25, the ranks weighed them alike
    = measured: each of rank 1's targets weighs 3 × each of rank 0's
    = note: dpcheck check finds it in the source as well
 

@@ -123,6 +123,24 @@ def test_a_process_that_hangs_tells_how_far_it_came(tmp_path: Path) -> None:
     assert (report.steps, [end.steps for end in report.endings]) == (2, [2, 2])
 
 
+def test_a_model_that_enlarges_rounding(tmp_path: Path) -> None:
+    """A billionth in one rank's loss is less than what other rounding of the weights would make of this gradient."""
+    body = """
+        torch.manual_seed(0)
+        model = DDP(nn.Sequential(nn.Linear(4, 301), nn.Tanh(), nn.Linear(301, 1)))
+        optimizer = torch.optim.SGD(model.parameters(), 1e-9)
+        for x, y in loader:
+            optimizer.zero_grad()
+            (F.mse_loss(torch.sin(SCALE * model(x)), y) * (1 + 3e-9 * rank)).backward()
+            optimizer.step()
+    """
+    report, _ = run(tmp_path, body.replace("SCALE", "3e6"))
+    assert (report.verdict, report.objective.equal) == ("equivalent", True)
+    assert report.objective.relative_error is not None
+    assert 1e-10 < report.objective.relative_error < 1e-8
+    assert run(tmp_path, body.replace("SCALE", "1"))[0].verdict == "inconclusive"
+
+
 def test_a_mean_over_uneven_targets(tmp_path: Path) -> None:
     report, found = run(
         tmp_path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dpcheck.execution import expressions, reports
+from dpcheck.execution import exits, expressions, reports
 from dpcheck.execution.builtins import (
     classes,
     exceptions,
@@ -29,17 +29,20 @@ def _nothing(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site:
 
 
 def _exit(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
+    exits.end_process(it, args, site)
     raise PathEndedError(Completion.EXIT)
 
 
 def _open(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:
-    """A file: every rank reads the same from the same path."""
+    """A file, of text where its mode does not say otherwise: every rank reads the same from the same path."""
     facts = expressions.facts_of(it, args[0]) if args else NOTHING
     mode = args[1] if len(args) > 1 else kwargs.get("mode", Const("r"))
+    kind = "binary file"
     if args and isinstance(mode, Const) and isinstance(mode.value, str):
+        kind = "binary file" if "b" in mode.value else "file"
         it.record("write" if set(mode.value) & set("wax+") else "read", site, None, path=args[0])
     unread = {"lead": EVEN_UNKNOWN, "rest": EVEN_UNKNOWN, "total": EVEN_UNKNOWN}
-    return Data(replace(facts, type="file", clean=False, **unread), site)
+    return Data(replace(facts, type=kind, clean=False, **unread), site)
 
 
 def _print(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:

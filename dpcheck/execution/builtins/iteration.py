@@ -10,7 +10,7 @@ from dpcheck.execution.builtins import sequences
 from dpcheck.execution.completion import PathEndedError
 from dpcheck.execution.facts import CONSTANT, INTEGER, NOTHING, Facts, Site, SourceKind, both, replace
 from dpcheck.execution.trail import element_of, join
-from dpcheck.execution.values import NONE, Const, Content, Data, Generator, Instance, Mapping, Sequence, Value
+from dpcheck.execution.values import NONE, Const, Content, Data, Function, Generator, Instance, Mapping, Sequence, Value
 
 if TYPE_CHECKING:
     from dpcheck.execution.interpreter import Interpreter
@@ -84,10 +84,20 @@ def _known_range(it: Interpreter, bounds: list[int], site: Site) -> Sequence:
         count: Value = Const(len(range(*bounds)))
     except (OverflowError, TypeError, ValueError):
         count = Data(CONSTANT)
-    result = Sequence(None, "range", expressions.counter(it, site), INTEGER, site)
+    start, step = (bounds[0], bounds[2]) if len(bounds) == 3 else (bounds[0] if len(bounds) == 2 else 0, 1)
+    result = Sequence(None, "range", _counted(it, site, Const(start), step), INTEGER, site)
     result.state["count"] = count
     result.state["bounds"] = tuple(bounds)
     return result
+
+
+def _counted(it: Interpreter, site: Site, start: Value, step: int = 1) -> Value:
+    """The number that goes with a pass of a loop where the first one has `start`."""
+    number: Value = expressions.counter(it, site)
+    if step != 1:
+        number = expressions.binary(it, "*", number, Const(step), site)
+    is_zero = isinstance(start, Const) and start.value == 0
+    return number if is_zero else expressions.binary(it, "+", number, start, site)
 
 
 def few_numbers(value: Value) -> list[Value] | None:
@@ -105,7 +115,7 @@ def _enumerate(it: Interpreter, args: list[Value], kwargs: dict[str, Value], sit
     if known is not None and len(known) <= _LONGEST_UNROLLED and isinstance(start, Const):
         if isinstance(start.value, int):
             return Sequence([Sequence([Const(start.value + i), item], "tuple") for i, item in enumerate(known)])
-    index = expressions.counter(it, site)
+    index = _counted(it, site, start)
 
     def run(take: Callable[[Value], Value]) -> None:
         calls.iterate(it, value, lambda item: take(Sequence([index, item], "tuple")), site)
@@ -155,7 +165,11 @@ def _filter(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: 
         return Data(NOTHING)
     known = exact_items(args[1])
     element = element_of(Content(known)) if known is not None else None
-    return Sequence(None, "list", element if element is not None else calls.element(it, args[1]))
+    element = element if element is not None else calls.element(it, args[1])
+    if isinstance(args[0], Function):
+        test = calls.call(it, args[0], [element], {}, site)
+        element = divisions.let_through(it, element, [expressions.facts_of_test(it, test)])
+    return Sequence(None, "list", element)
 
 
 def _sorted(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Site) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dpcheck.execution import listings
+from dpcheck.execution import divisions, listings
 from dpcheck.execution.builtins import iteration
 from dpcheck.execution.facts import CONSTANT, NOTHING, Site, replace
 from dpcheck.execution.trail import element_of, join, join_all, join_elements
@@ -37,6 +37,7 @@ def key_of(value: Mapping) -> Value:
 
 def put(it: Interpreter, mapping: Mapping, key: Value, value: Value) -> None:
     """`mapping[key] = value`."""
+    value = divisions.let_through(it, value)
     if isinstance(key, Const) and isinstance(key.value, (str, int, bool, float, type(None))):
         entries = dict(mapping.entries)
         entries[key.value] = value

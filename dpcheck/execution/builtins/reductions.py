@@ -159,7 +159,10 @@ def _min(it: Interpreter, args: list[Value], kwargs: dict[str, Value], site: Sit
             return Const(min(v.value for v in values if isinstance(v, Const)))
         except TypeError:
             return Data(CONSTANT)
-    return _max(it, args, kwargs, site)
+    least = _max(it, args, kwargs, site)
+    if isinstance(least, Data) and values and len(values) > 1:
+        least.identity = ("least", *(v.identity if isinstance(v, Data) else v for v in values))
+    return least
 
 
 def _all_any(name: str) -> Callable[..., Value]:

@@ -24,6 +24,7 @@ from dpcheck.execution.values import (
     Partial,
     Sequence,
     Value,
+    options,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ def _isinstance(it: Interpreter, args: list[Value], kwargs: dict[str, Value], si
     answer = is_instance(it, args[0], args[1])
     if answer is not None:
         return TRUE if answer else FALSE
-    return Data(tensors.test_facts([expressions.facts_of(it, args[0])]), site)
+    # What differs between the ranks is of one type on all of them, unless some have chosen another thing altogether.
+    answers = {is_instance(it, option, args[1]) for option in options(args[0])}
+    chosen = args[0].differs if isinstance(args[0], Choice) and len(answers - {None}) > 1 else ()
+    facts = tensors.test_facts([expressions.facts_of(it, args[0])])
+    return Data(replace(facts, differs=chosen), site)
 
 
 def is_instance(it: Interpreter, value: Value, classes: Value) -> bool | None:

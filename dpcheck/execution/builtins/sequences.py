@@ -20,6 +20,7 @@ LONGEST_EXACT = 64
 
 def append(it: Interpreter, sequence: Sequence, value: Value) -> None:
     items = sequence.items
+    value = divisions.let_through(it, value)
     if items is not None and len(items) < LONGEST_EXACT and _changes_once(it, sequence):
         it.trail.set(sequence.state, "content", Content([*items, value]))
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpcheck.execution import calls, divisions, expressions, placement, tensors
 from dpcheck.execution.builtins import iteration, mappings, sequences, strings
-from dpcheck.execution.facts import CONSTANT, INTEGER, NOTHING, Facts, Site, SourceKind, differences, replace
+from dpcheck.execution.facts import CONSTANT, EVEN, INTEGER, NOTHING, Facts, Site, SourceKind, differences, replace
 from dpcheck.execution.trail import element_of, join_all, join_elements
 from dpcheck.execution.values import (
     Builtin,
@@ -46,6 +46,9 @@ def contains(it: Interpreter, a: Value, b: Value) -> bool | None:
         if method is not None:
             return it.truth(calls.call(it, calls.bind(b, method), [a], {}, it.site(0)))
     return None
+
+
+_FEWEST_RANKS = 2
 
 
 def get_item(it: Interpreter, value: Value, index: Value, site: Site) -> Value:
@@ -115,6 +118,9 @@ def _sequence_slice(it: Interpreter, value: Sequence, index: Sequence, site: Sit
         length = replace(INTEGER, type="number", place=placement.PARTIAL, total=uneven_bound)
     elif items is None and not facts and value.length is not None and value.length.total.is_uneven:
         length = value.length
+    elif by_rank and not divisions.is_cut(value) and (items is None or len(items) % _FEWEST_RANKS):
+        # Every W-th of a number that is no multiple of W.
+        length = Facts(placement.RATIO, type="int", ndim=0, lead=EVEN, rest=EVEN, differs=differences(by_rank))
     return Sequence(None, value.kind, element, length, site)
 
 
@@ -156,6 +162,8 @@ def _one_of(option: Value, by: Facts) -> Value:
 def set_item(it: Interpreter, owner: Value, index: Value, value: Value, site: Site) -> None:
     """`owner[index] = value`."""
     if isinstance(owner, Mapping):
+        if isinstance(index, Const) and index.value == "lr" and "params" in owner.entries:
+            it.record("set rate", site, owner)
         mappings.put(it, owner, index, value)
     elif isinstance(owner, Sequence):
         it.trail.set(owner.state, "content", _with_item(it, owner, index, value))

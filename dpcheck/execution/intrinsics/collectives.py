@@ -116,6 +116,7 @@ def _all_reduced(facts: Facts, wanted: _Reduction) -> Facts:
         detached=Cut(wanted.site) if cuts else facts.detached,
         coupled=None,
         differs=(),
+        led=(),
         sources=frozenset(source for source in facts.sources if source.kind is not SourceKind.STATE),
     )
 
@@ -237,7 +238,8 @@ def _broadcast(it: Interpreter, a: Arguments, site: Site) -> Value:
     """One rank's value on every rank; parameters handed in so are made equal."""
     target = a["tensor"]
     name, group = text_of(a.get("name")) or "broadcast", a.get("group", NONE)
-    it.record("collective", site, target, name=name, op="", group=group, shapes=tuple(leaves(target)))
+    source, shapes = a.get("src", NONE), tuple(leaves(target))
+    it.record("collective", site, target, name=name, op="", group=group, shapes=shapes, src=source)
     for one in options(target):
         _broadcast_one(it, one, site)
     return target
@@ -265,7 +267,8 @@ def _broadcast_one(it: Interpreter, target: Value, site: Site) -> None:
 def _of_one_rank(facts: Facts) -> Facts:
     """The facts of one rank's value on every rank."""
     kept = frozenset(source for source in facts.sources if source.kind not in _OF_ONE_RANK)
-    return replace(facts, place=REPLICATE, total=EVEN, sources=kept, differs=())
+    led = tuple(why for why in facts.differs if why.kind is SourceKind.LOADER)
+    return replace(facts, place=REPLICATE, total=EVEN, sources=kept, differs=(), led=led)
 
 
 def _received(it: Interpreter, item: Value | None, site: Site) -> Value:

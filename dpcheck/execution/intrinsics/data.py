@@ -66,7 +66,7 @@ def _sharded(it: Interpreter, a: Arguments, site: Site) -> Value:
 def _picked(it: Interpreter, a: Arguments, site: Site) -> Value:
     """An element of an iterable that is strided through: this rank's own where a bound or step depends on the rank."""
     item = a["item"]
-    divisions.strided(it, item, [a[name] for name in ("start", "stop", "step") if name in a], site)
+    divisions.strided(it, a["iterable"], item, [a[name] for name in ("start", "stop", "step") if name in a], site)
     for name in ("start", "stop", "step"):
         if name in a:
             item = subscripts.placed_by(item, expressions.facts_of(it, a[name]))
@@ -121,16 +121,18 @@ def _worker(it: Interpreter, a: Arguments, site: Site) -> Value:
 
 
 def _read_from(it: Interpreter, a: Arguments, site: Site) -> Value:
-    """What is read from a file: the same on every rank where its path is.
+    """What is read from a file: the same on every rank where its path is. Where each rank has a file of its own, what
+    is in them may still be alike, as the epoch of a checkpoint is.
 
     `clean`: numbers that are never negative. `even`: of one shape, whichever file it is.
     """
     facts = expressions.facts_of(it, a["source"])
     clean = is_true(a.get("clean"))
     shape = EVEN if is_true(a.get("even")) else EVEN_UNKNOWN
-    unread = {"lead": shape, "rest": shape, "total": EVEN_UNKNOWN, "ndim": None, "clean": clean}
+    unread = {"lead": shape, "rest": shape, "total": EVEN_UNKNOWN, "ndim": None, "clean": clean, "differs": ()}
     kind = text_of(a.get("type"))
-    result = Data(replace(facts, type=kind, grad=False, terms=(), **unread), site)
+    own = frozenset() if facts.place.is_replicate else frozenset((Source(SourceKind.FILE, site),))
+    result = Data(replace(facts, type=kind, grad=False, terms=(), sources=facts.sources | own, **unread), site)
     if kind == "bool":
         result.identity = ("exists", getattr(a["source"], "identity", a["source"]))
     return result
@@ -161,7 +163,7 @@ INTRINSICS: Table = {
     "from_loader": (_from_loader, ("loader", "batch", "stacked")),
     "uneven_count": (_uneven_count, ("why",)),
     "is_iterable_dataset": (_is_iterable_dataset, ("dataset",)),
-    "picked": (_picked, ("item", "start", "stop", "step")),
+    "picked": (_picked, ("item", "iterable", "start", "stop", "step")),
     "unordered": (_unordered, ()),
     "worker": (_worker, ()),
     "evenness": (_evenness, ("value",)),

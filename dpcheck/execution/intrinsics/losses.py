@@ -134,11 +134,18 @@ def _targets_beside(index: Value, target: Facts, site: Site) -> Even:
     if isinstance(index, Data):
         if target.ignored:
             return uneven(*(why for _, why in target.ignored))
-        if index.facts.place.is_replicate and not index.facts.sources:
-            # A number beyond all classes, made from a shape: meant for targets that do not occur as a rule.
+        if _is_of_a_shape(index.facts):
+            # A number beyond all classes: meant for targets that do not occur as a rule.
             return EVEN_UNKNOWN
-        return uneven(Evidence(index.site or site, "targets equal to this index are not counted", sure=False))
+        # What another file makes it from, such as a vocabulary, says less than the loss that it is given to.
+        where = index.site if index.site is not None and index.site.path == site.path else site
+        return uneven(Evidence(where, "targets equal to this ignore_index are not counted", sure=False))
     return EVEN
+
+
+def _is_of_a_shape(number: Facts) -> bool:
+    """Is it made from a shape, and not from a setting or a file?"""
+    return not number.sources if number.place.is_replicate else number.type == "int"
 
 
 def _count_targets(it: Interpreter, a: Arguments, site: Site) -> Value:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dpcheck.execution import calls, expressions, randomness, weights
+from dpcheck.execution import calls, expressions, randomness, states, weights
 from dpcheck.execution.builtins import iteration
 from dpcheck.execution.facts import CONSTANT, EVEN_UNKNOWN, Facts, Site, Source, SourceKind, Term, replace
 from dpcheck.execution.intrinsics.arguments import Arguments, Table, entries_of
 from dpcheck.execution.intrinsics.nested import each_datum
-from dpcheck.execution.placement import UNKNOWN
+from dpcheck.execution.placement import REPLICATE, UNKNOWN
 from dpcheck.execution.run import parts_of, unwrapped
 from dpcheck.execution.values import (
     NONE,
@@ -57,11 +58,22 @@ def _wrap(it: Interpreter, a: Arguments, site: Site) -> Value:
                 parts=tuple(parts_of(one)),
                 options=a,
             )
+            if truth("broadcasts", True):
+                _share_buffers(it, one)
     if isinstance(wrapper, Instance) and wrapper is not module:
         it.trail.set(wrapper.attrs, "%module", module)
     elif isinstance(wrapper, Instance):
         it.trail.set(wrapper.attrs, "%wrapped", TRUE)
     return NONE
+
+
+def _share_buffers(it: Interpreter, module: Value) -> None:
+    """Every rank holds rank 0's buffers from here on."""
+    for part in parts_of(module):
+        for name in states.registered(part):
+            value = part.attrs.get(name)
+            if isinstance(value, Data):
+                it.trail.set(value.state, "facts", replace(value.facts, place=REPLICATE, differs=()))
 
 
 def _module_call(it: Interpreter, a: Arguments, site: Site) -> Value:
@@ -87,7 +99,16 @@ def _module_call(it: Interpreter, a: Arguments, site: Site) -> Value:
     it.record("forward", site, module, syncs=syncs, frozen=frozen, entered=weights.entered(it))
     operands = [expressions.facts_of(it, v) for v in (*args, *named.values())]
     made = functools.partial(_made_by, Source(SourceKind.MODULE, site, module), operands, frozen)
+    _mark_left_behind(it, module, made)
     return each_datum(it, result, made, depth=3, alike=_unmarked)
+
+
+def _mark_left_behind(it: Interpreter, module: Value, made: Callable[[Data], Data]) -> None:
+    """Notes the module as the source of what its forward left in attributes: a loss, mostly."""
+    for part in parts_of(unwrapped(module)):
+        for name, value in tuple(part.attrs.items()):
+            if isinstance(value, Data) and value.facts.terms and not value.facts.has(SourceKind.MODULE):
+                it.trail.set(part.attrs, name, made(value))
 
 
 def _made_by(source: Source, operands: list[Facts], frozen: bool, value: Data) -> Data:
@@ -143,6 +164,16 @@ def _submodules(it: Interpreter, a: Arguments, site: Site) -> Value:
     return Sequence(list(dict.fromkeys(found))[:_MOST_MODULES])
 
 
+def _train_mode(it: Interpreter, a: Arguments, site: Site) -> Value:
+    """A module and all modules inside it train from here on, or they do not."""
+    module, mode = a["module"], a["mode"]
+    for part in parts_of(module):
+        if part.is_a(weights.MODULE):
+            it.trail.set(part.attrs, "training", mode)
+    it.record("train mode", site, module, mode=mode)
+    return NONE
+
+
 def _state_dict(it: Interpreter, a: Arguments, site: Site) -> Value:
     return Mapping({}, _any_parameter(a["module"], site), site)
 
@@ -185,6 +216,7 @@ INTRINSICS: Table = {
     "parameter": (_parameter, ("data",)),
     "initialise": (_initialise, ("tensor",)),
     "module_call": (_module_call, ("module", "forward", "args", "kwargs")),
+    "train_mode": (_train_mode, ("module", "mode")),
     "submodules": (_submodules, ("module",)),
     "modules_of": (_modules_of, ("parameters",)),
 }

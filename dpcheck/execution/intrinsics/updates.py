@@ -20,6 +20,8 @@ def _record(it: Interpreter, a: Arguments, site: Site) -> Value:
     details: dict[str, Any] = {k: v for k, v in a.items() if k not in ("kind", "subject")}
     if kind == "collective":
         details |= {"name": text_of(details.get("name")), "shapes": tuple(leaves(subject))}
+        if "said" in details:
+            details["said"] = text_of(details["said"])
     elif kind == "scheduler step":
         details["facts"] = tuple(leaves(details.get("metrics")))
     it.record(kind, site, subject, **details)

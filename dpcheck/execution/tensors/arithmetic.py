@@ -126,6 +126,7 @@ def _product(it: Interpreter, x: Facts, y: Facts, a: Value, b: Value, site: Site
         summed=x.summed if x.reduced else y.summed,
         gradient_ops=ops,
         clean=x.clean and y.clean,
+        mask=x.mask and y.mask,
         mean=mean,
     )
 
@@ -220,7 +221,8 @@ OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(["remainder", "fmod"], _operator("%")),
     **dict.fromkeys(["matmul", "mm", "bmm"], _operator("@")),
     **dict.fromkeys(["logical_and", "bitwise_and"], _operator("&")),
-    "logical_or": _operator("|"),
+    **dict.fromkeys(["logical_or", "bitwise_or"], _operator("|")),
+    **dict.fromkeys(["logical_xor", "bitwise_xor"], _operator("^")),
     **dict.fromkeys(["neg", "negative", "positive"], _negative),
     **dict.fromkeys("clamp clamp_min clamp_max clip nan_to_num".split(), _clamp),
     **dict.fromkeys(

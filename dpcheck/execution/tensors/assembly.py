@@ -10,10 +10,10 @@ from dpcheck.execution import expressions
 from dpcheck.execution import facts as facts_
 from dpcheck.execution.facts import CONSTANT, EVEN, Even, Facts, Site, both, replace, without_gradient
 from dpcheck.execution.placement import REPLICATE, SHARD, Kind, Placement
-from dpcheck.execution.tensors import terms
+from dpcheck.execution.tensors import dtypes, terms
 from dpcheck.execution.tensors.markers import Marks, written
 from dpcheck.execution.tensors.operands import Operands, Operation, dims
-from dpcheck.execution.tensors.sizes import length_even
+from dpcheck.execution.tensors.sizes import brought_to, length_even
 from dpcheck.execution.trail import element_of
 from dpcheck.execution.values import Const, Data, Sequence, Value, options
 
@@ -58,6 +58,13 @@ def _joined(given: Operands, value: Sequence) -> Facts:
             lead, rest = count, one.rest
         else:
             lead, rest = both(one.lead, count), one.rest
+        whole = next(
+            (v.state["fills up to"] for v in items or [] if isinstance(v, Data) and "fills up to" in v.state), None
+        )
+        if whole is not None and axis in (None, [0]):
+            lead = brought_to(lead, given.facts_of(whole).total)
+        elif whole is not None:
+            rest = brought_to(rest, given.facts_of(whole).total)
     else:
         lead, rest = count, one.elements
         ndim = one.ndim + 1 if one.ndim is not None else None
@@ -89,9 +96,11 @@ def _tensor(given: Operands) -> Value:
     if value is None or isinstance(value, Const):
         return given.result(replace(CONSTANT, type="tensor", ndim=0))
     if isinstance(value, Data):
-        return Data(replace(without_gradient(value.facts), type="tensor"), value.site or given.site)
+        mask = dtypes.made(given, value.facts.mask)
+        return Data(replace(without_gradient(value.facts), type="tensor", mask=mask), value.site or given.site)
     if isinstance(value, Sequence):
-        return given.result(nested_facts(given.it, value, given.site))
+        facts = nested_facts(given.it, value, given.site)
+        return given.result(replace(facts, mask=given.name == "BoolTensor" or dtypes.made(given, facts.mask)))
     return given.result(replace(given.facts_of(value), type="tensor"))
 
 
@@ -131,6 +140,7 @@ def nested_facts(it: Interpreter, value: Sequence, site: Site) -> Facts:
         grad=False,
         terms=(),
         clean=all(f.clean for f in each),
+        mask=all(f.mask or f.type == "bool" for f in each),
     )
 
 

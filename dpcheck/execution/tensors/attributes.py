@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from dpcheck.execution.interpreter import Interpreter
 
 _TRANSPOSED = {"T", "mT", "H"}
-_PLAIN = {"dtype", "device", "is_cuda", "layout", "name", "requires_grad", "is_leaf", "type"}
+_PLAIN = {"device", "is_cuda", "layout", "name", "requires_grad", "is_leaf", "type"}
 
 _OF_TEXT = {
     **dict.fromkeys("strip lstrip rstrip lower upper title replace format removeprefix removesuffix".split(), "text"),
     **dict.fromkeys("split rsplit splitlines partition rpartition".split(), "texts"),
 }
 """What the methods of a text make of it: another text, or several."""
+_OF_FILE = {**dict.fromkeys(("read", "readline"), "text"), "readlines": "texts"}
+_METHODS = {"str": _OF_TEXT, "file": _OF_FILE}
 
 
 def attribute(it: Interpreter, value: Data, name: str, site: Site) -> Value:
@@ -32,6 +34,7 @@ def attribute(it: Interpreter, value: Data, name: str, site: Site) -> Value:
     if facts.parameter_of and name == "grad":
         return gradients.of_parameter(value, site)
     if facts.parameter_of and name == "requires_grad":
+        it.record("is trained", site, facts.parameter_of)
         return TRUE  # a frozen one takes no part in what is asked of gradients
     if name == "shape":
         return shape_of(facts, site)
@@ -50,6 +53,8 @@ def attribute(it: Interpreter, value: Data, name: str, site: Site) -> Value:
     if name in _TRANSPOSED:
         axis = turned(facts) if name == "T" or facts.ndim == 2 else facts.axis
         return Data(replace(facts, lead=facts.elements, rest=facts.elements, axis=axis), site)
+    if name == "dtype" and facts.type == "tensor":
+        return Data(replace(CONSTANT, type=name, mask=facts.mask), site)
     if name in _PLAIN and facts.type == "tensor":
         return Data(replace(CONSTANT, type=""), site)
     if facts.type == "tensor" or (facts.type in ("number", "int", "float", "bool", "") and _is_operation(name)):
@@ -73,8 +78,8 @@ def _foreign_attribute(value: Data, name: str, site: Site) -> Value:
         result = Data(replace(facts, parts=None), site)
     if "harmless" in value.state:
         result.state["harmless"] = True
-    if facts.type == "str" and name in _OF_TEXT:
-        result.state["makes"] = _OF_TEXT[name]
+    if name in _METHODS.get(facts.type, ()):
+        result.state["makes"] = _METHODS[facts.type][name]
     value.state[f"attribute {name}"] = result
     return result
 

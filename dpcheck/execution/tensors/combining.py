@@ -15,6 +15,7 @@ from dpcheck.execution.facts import (
     SourceKind,
     Term,
     differences,
+    leads,
     replace,
 )
 from dpcheck.execution.placement import SHARD, Kind, Placement
@@ -50,6 +51,7 @@ def elementwise(operands: list[Facts]) -> Facts:
         axis=next((o.axis for o in operands if o.place.spread and (o.grad or o.sources)), 0),
         opaque=any(o.opaque for o in operands),
         differs=differences(operands),
+        led=leads(operands),
     )
 
 

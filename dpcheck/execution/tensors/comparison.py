@@ -20,7 +20,7 @@ from dpcheck.execution.facts import (
     without_gradient,
 )
 from dpcheck.execution.tensors.combining import one_number, test_facts
-from dpcheck.execution.tensors.operands import Operands, Operation
+from dpcheck.execution.tensors.operands import Operands, Operation, covers_all, dims, keeps_rows
 from dpcheck.execution.values import NONE, Const, Data, Value
 
 if TYPE_CHECKING:
@@ -115,15 +115,22 @@ def _comparison(op: str) -> Operation:
 
 
 def _test(given: Operands) -> Value:
-    """isnan, isfinite: a mask."""
+    """isnan, isfinite, isin: a mask."""
     facts = given.facts
     count = _mask_count("", facts, CONSTANT, NONE, NONE, given.site)
     return given.result(replace(test_facts([facts]), mask=True, type="tensor", total=count))
 
 
 def _test_of_all(given: Operands) -> Value:
-    """any, all: one truth value."""
-    return given.result(one_number(test_facts([given.facts])))
+    """any, all: one truth value, or one for each of what is left without some dimensions."""
+    facts = given.facts
+    over = dims(given.dim())
+    if given.name in ("any", "all") and over is not None and not covers_all(facts, over):
+        answers = replace(test_facts([facts]), type="tensor", mask=True, total=EVEN_UNKNOWN, parts=None)
+        if keeps_rows(facts, over):
+            return given.result(replace(answers, rest=EVEN_UNKNOWN if facts.ndim is None else facts.rest, ndim=None))
+        return given.result(replace(answers, lead=facts.rest, rest=EVEN_UNKNOWN, ndim=None))
+    return given.result(one_number(test_facts([facts])))
 
 
 def _as_mask(given: Operands) -> Value:
@@ -137,7 +144,7 @@ OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(["le", "less_equal"], _comparison("<=")),
     **dict.fromkeys(["gt", "greater"], _comparison(">")),
     **dict.fromkeys(["ge", "greater_equal"], _comparison(">=")),
-    **dict.fromkeys(["isnan", "isfinite", "isinf"], _test),
+    **dict.fromkeys(["isnan", "isfinite", "isinf", "isin"], _test),
     **dict.fromkeys(["any", "all", "equal", "allclose"], _test_of_all),
-    **dict.fromkeys(["bool", "logical_not"], _as_mask),
+    **dict.fromkeys(["logical_not"], _as_mask),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcheck.execution.facts import NOTHING, Facts, Site, replace, without_gradient
+from dpcheck.execution.tensors import dtypes
 from dpcheck.execution.tensors.operands import Operands, Operation
 from dpcheck.execution.values import NONE, Const, Data, Value
 
@@ -22,14 +23,13 @@ def _keep(given: Operands) -> Value:
     if isinstance(value, Const):
         return value
     facts = given.facts
+    mask = dtypes.restated(given, facts)
+    if mask != facts.mask:
+        facts = replace(facts, mask=mask)
     result = Data(facts, value.site if isinstance(value, Data) and value.site is not None else given.site)
     if isinstance(value, Data) and facts.ndim == 0:
         result.identity = value.identity
     return result
-
-
-def _keep_first(given: Operands) -> Value:
-    return _keep(given._replace(args=given.args[:1], kwargs={}))
 
 
 def _same(given: Operands) -> Value:
@@ -63,11 +63,10 @@ def _only_told(given: Operands) -> Value:
 
 OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(
-        "clone contiguous float double half bfloat16 long int short byte char type cpu astype round floor ceil"
-        " dropout".split(),
+        "clone contiguous float double half bfloat16 long int short byte bool char type cpu astype to type_as round"
+        " floor ceil dropout".split(),
         _keep,
     ),
-    **dict.fromkeys(["to", "type_as"], _keep_first),
     **dict.fromkeys("cuda pin_memory share_memory".split(), _same),
     **dict.fromkeys(["detach", "numpy", "data"], _detach),
     "item": _item,

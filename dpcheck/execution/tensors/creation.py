@@ -5,11 +5,24 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from dpcheck.execution import expressions, placement, randomness
-from dpcheck.execution.facts import CONSTANT, EVEN, EVEN_UNKNOWN, Even, Evidence, Facts, both, replace, uneven
+from dpcheck.execution import divisions, expressions, placement, randomness
+from dpcheck.execution.facts import (
+    CONSTANT,
+    EVEN,
+    EVEN_UNKNOWN,
+    Even,
+    Evidence,
+    Facts,
+    SourceKind,
+    both,
+    differences,
+    replace,
+    uneven,
+)
 from dpcheck.execution.placement import SHARD
+from dpcheck.execution.tensors import dtypes
 from dpcheck.execution.tensors.operands import Operands, Operation
-from dpcheck.execution.tensors.sizes import size_even
+from dpcheck.execution.tensors.sizes import filled_up_to, size_even
 from dpcheck.execution.values import NONE, Const, Data, Sequence, Value
 
 if TYPE_CHECKING:
@@ -45,21 +58,40 @@ def _fill(lead: Even, rest: Even, ndim: int | None) -> Facts:
     return Facts(place, type="tensor", lead=lead, rest=rest, total=count, ndim=ndim, clean=True)
 
 
+def _between(facts: Facts, bounds: list[Facts]) -> Facts:
+    """The facts of the numbers between these bounds: this rank's own where a bound knows the rank."""
+    own = [b for b in bounds if not b.place.is_replicate and (b.has(SourceKind.RANK) or b.has(SourceKind.LOCAL_RANK))]
+    if not own:
+        return facts
+    sources = facts.sources.union(*(bound.sources for bound in own))
+    place = facts.place if facts.place.is_unknown else SHARD
+    return replace(facts, place=place, sources=sources, differs=differences((facts, *own)))
+
+
 def _filled(given: Operands) -> Value:
     sizes = given.args[:1] if given.name in ("full", "full_like") else given.args
     if "size" in given.kwargs:
         sizes = [given.kwargs["size"]]
     ranges = given.name in ("arange", "linspace", "range")
-    result = given.result(filled(given.it, sizes, ranges=ranges))
+    facts = filled(given.it, sizes, ranges=ranges)
+    content = given.at(1, "fill_value") if given.name == "full" else None
+    facts = replace(facts, mask=dtypes.made(given, content is not None and dtypes.is_truth(given, content)))
+    if ranges:
+        facts = _between(facts, [given.facts_of(bound) for bound in sizes])
+        divisions.ranged(given.it, sizes, given.site)
+    result = given.result(facts)
     return _counted(result, sizes if not ranges or len(sizes) == 1 else sizes[2:3])
 
 
 def _counted(result: Data, sizes: list[Value]) -> Data:
-    """The tensor, with the number of its rows as it was given."""
+    """The tensor, with the number of its rows as it was given, and the size that something else has with it beside."""
     if len(sizes) == 1 and isinstance(sizes[0], Sequence):
         sizes = sizes[0].items or []
     if sizes and isinstance(sizes[0], (Const, Data)):
         result.state["count"] = sizes[0]
+    whole = next((whole for size in sizes if (whole := filled_up_to(size)) is not None), None)
+    if whole is not None:
+        result.state["fills up to"] = whole
     return result
 
 
@@ -78,7 +110,7 @@ def _filled_like(given: Operands) -> Value:
     made = _fill(facts.lead, facts.rest, facts.ndim)
     if made.place.is_unknown and facts.place.is_local:
         made = replace(made, place=SHARD)
-    return given.result(made)
+    return given.result(replace(made, mask=dtypes.made(given, facts.mask)))
 
 
 # ---- random draws
@@ -111,7 +143,6 @@ def _draw(given: Operands) -> Value:
             sources=frozenset((source,)),
             clean=True,
             permutation=permutation,
-            mask=name == "bernoulli",
             differs=randomness.differing(state, site),
         )
     )

@@ -6,7 +6,18 @@ import dataclasses
 from typing import TYPE_CHECKING, TypeGuard
 
 from dpcheck.execution import divisions, expressions, placement, states
-from dpcheck.execution.facts import EVEN, EVEN_UNKNOWN, Even, Facts, Site, SourceKind, differences, replace
+from dpcheck.execution.facts import (
+    EVEN,
+    EVEN_UNKNOWN,
+    Even,
+    Evidence,
+    Facts,
+    Site,
+    SourceKind,
+    differences,
+    replace,
+    uneven,
+)
 from dpcheck.execution.placement import SHARD
 from dpcheck.execution.tensors import terms
 from dpcheck.execution.tensors.assembly import nested_facts
@@ -66,9 +77,13 @@ def _tensor_item(it: Interpreter, facts: Facts, parts: list[Value], site: Site) 
                 result = replace(result, lead=EVEN, rest=result.elements, axis=result.axis + 1)
             ndim = ndim + 1 if ndim is not None else None
         elif isinstance(part, Const):
+            ndim = ndim - 1 if ndim else ndim
             if first:
                 result = row_facts(result, None)
-            ndim = ndim - 1 if ndim else ndim
+            elif result.rest.is_uneven:
+                # The dimension that differs may be the one that is gone.
+                total = EVEN_UNKNOWN if ndim is None else result.total
+                result = replace(result, rest=EVEN if ndim == 1 else EVEN_UNKNOWN, total=total)
         else:
             by = expressions.facts_of(it, part)
             if by.mask:
@@ -77,7 +92,9 @@ def _tensor_item(it: Interpreter, facts: Facts, parts: list[Value], site: Site) 
             if isinstance(part, Sequence):
                 by = nested_facts(it, part, site)
             if first:
-                result = _picked(result, by)
+                result = _picked(result, by, site)
+            elif result.rest.is_uneven:
+                result = replace(result, rest=EVEN_UNKNOWN)
             ndim = ndim - 1 + by.ndim if ndim is not None and by.ndim is not None else None
             first = first and by.ndim == 0
     return replace(result, ndim=ndim, parts=None, permutation=False)
@@ -93,15 +110,19 @@ def _is_slice(part: Value) -> TypeGuard[Sequence]:
     return isinstance(part, Sequence) and part.kind == "slice"
 
 
-def _picked(facts: Facts, by: Facts) -> Facts:
-    """Rows picked by an index: local where the index is."""
-    place = facts.place
+def _picked(facts: Facts, by: Facts, site: Site) -> Facts:
+    """Rows picked by an index: local where the index is, and then they add up to what this rank's indices say."""
+    place, total = facts.place, facts.total
     if place.is_replicate and (by.place.is_local or by.place.is_unknown):
         place = dataclasses.replace(SHARD, world=place.world) if by.place.is_local else placement.UNKNOWN
+        total = (
+            uneven(Evidence(site, "looked up for this rank's own targets", sure=False)) if by.differs else EVEN_UNKNOWN
+        )
     sources, differs = facts.sources | by.sources, differences((facts, by))
     if by.ndim == 0:
         return replace(row_facts(facts, None), place=place, sources=sources, differs=differs)
-    return replace(facts, place=place, lead=by.lead, rest=facts.rest, sources=sources, parts=None, differs=differs)
+    picked = replace(facts, place=place, lead=by.lead, rest=facts.rest, total=total, sources=sources, parts=None)
+    return replace(picked, differs=differs)
 
 
 def _sliced(it: Interpreter, facts: Facts, index: Sequence, site: Site) -> Facts:
@@ -113,7 +134,7 @@ def _sliced(it: Interpreter, facts: Facts, index: Sequence, site: Site) -> Facts
     return replace(
         facts,
         place=SHARD if by_rank and not facts.place.is_unknown else facts.place,
-        lead=_sliced_lead(it, facts.lead, index, bounds),
+        lead=EVEN_UNKNOWN if facts.permutation and _capped(index) else _sliced_lead(it, facts.lead, index, bounds),
         sources=facts.sources.union(*(b.sources for b in bounds)),
         parts=None,
         differs=differences((facts, *bounds)),
@@ -137,6 +158,14 @@ def _sliced_lead(it: Interpreter, lead: Even, index: Sequence, bounds: list[Fact
         if not bound.total.is_even and lead.is_even and not bound.has(SourceKind.COUNTER):
             return EVEN_UNKNOWN
     return lead
+
+
+def _capped(index: Sequence) -> bool:
+    """`x[:256]`, `x[:min(count, 256)]`: of numbers in random order, a sample of one size wherever there are enough."""
+    upper = (index.items or [NONE, NONE])[1]
+    if isinstance(upper, Const):
+        return upper.value is not None
+    return isinstance(upper, Data) and type(upper.identity) is tuple and upper.identity[0] == "least"
 
 
 def _ends(index: Sequence) -> bool:
@@ -189,7 +218,8 @@ def _indices(it: Interpreter, index: Value) -> list[Facts]:
 
 def _overwritten(facts: Facts, new: Facts, indices: list[Facts]) -> Facts:
     """The facts of a tensor into which something new is written at these indices."""
-    merged = elementwise([facts, *indices] if new.type != "tensor" else [facts, new, *indices])
+    filled = facts.type == "tensor" and new.type != "tensor"  # by a number; what is no tensor may hold anything
+    merged = elementwise([facts, *indices] if filled else [facts, new, *indices])
     place = merged.place if not merged.place.is_unknown or facts.place.is_unknown else facts.place
     if facts.place.is_replicate and any(f.place.is_local for f in (new, *indices)):
         place = SHARD
@@ -210,8 +240,9 @@ def _overwritten(facts: Facts, new: Facts, indices: list[Facts]) -> Facts:
 
 def _overwritten_total(total: Even, new: Facts, indices: list[Facts]) -> Even:
     for by in indices:
-        if by.total.is_uneven or by.lead.is_uneven:
-            return by.total if by.total.is_uneven else by.lead
+        count = by.total if by.mask else by.lead
+        if count.is_uneven:
+            return count
     if any(i.place.is_local or i.place.is_unknown for i in indices) and total.is_even:
         return EVEN_UNKNOWN
     return new.total if new.total.is_uneven else total

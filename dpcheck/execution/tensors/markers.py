@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dpcheck.execution.facts import EVEN_UNKNOWN, NOTHING, Evidence, Facts, Site, both, replace, uneven
-from dpcheck.execution.tensors import arithmetic, terms
+from dpcheck.execution.tensors import arithmetic, dtypes, terms
 from dpcheck.execution.tensors.combining import elementwise
 from dpcheck.execution.tensors.operands import Operands, Operation
 from dpcheck.execution.tensors.selection import found_places
-from dpcheck.execution.tensors.sizes import length_even
+from dpcheck.execution.tensors.sizes import brought_to, filled_up_to, length_even
 from dpcheck.execution.trail import element_of
 from dpcheck.execution.values import Const, Data, Sequence, Value
 
@@ -58,6 +58,7 @@ def _mixed(given: Operands, condition: Facts, a: Value, b: Value) -> Facts:
         terms=terms.collapsed(terms.of_all(operands)) if merged.grad else (),
         total=condition.total if condition.total.is_uneven else merged.total,
         clean=x.clean and y.clean,
+        mask=dtypes.is_truth(given, a) and dtypes.is_truth(given, b),
     )
 
 
@@ -75,6 +76,13 @@ def _pad(given: Operands) -> Value:
                 lead = whole
             else:
                 rest = whole
+        elif isinstance(margin, Data):
+            agreed = filled_up_to(margin)
+            size = given.facts_of(agreed).total if agreed is not None else EVEN_UNKNOWN
+            if facts.ndim == 1:
+                lead = brought_to(lead, size)
+            else:
+                rest = brought_to(rest, size)
     known = bool(margins) and all(isinstance(margin, Const) for margin in margins)
     ignored = facts.ignored if known else facts.ignored + _padded(filler, given.site)
     return given.result(replace(facts, lead=lead, rest=rest, ignored=ignored, parts=None))

@@ -115,6 +115,9 @@ def _reduction(given: Operands) -> Value:
     return given.result(_partly_reduced(facts, over, averages, given.site))
 
 
+_FLAT = 2  # dimensions: over one of them, nothing but rows is left
+
+
 def _extreme(given: Operands) -> Value:
     """max, min: over everything, over a dimension (values and indices), or of two tensors."""
     other = given.at(1, "other")
@@ -123,10 +126,11 @@ def _extreme(given: Operands) -> Value:
     facts = given.facts
     if given.dim() is None:
         return given.result(one_number(elementwise([facts])))
-    best = replace(facts, rest=EVEN, total=EVEN_UNKNOWN, parts=None)
+    deep = facts.ndim is not None and facts.ndim > _FLAT
+    best = replace(facts, rest=facts.rest if deep else EVEN, total=EVEN_UNKNOWN, parts=None)
     if given.name in ("amax", "amin"):
         return given.result(best)
-    index = given.result(replace(without_gradient(best), clean=True))
+    index = given.result(replace(without_gradient(best), clean=True, mask=False))
     if given.name in ("argmax", "argmin"):
         return index
     return Sequence([given.result(best), index], "tuple")

@@ -16,6 +16,8 @@ def row(value: Data, site: Site) -> Data:
         return Data(row_facts(facts, facts.ndim - 1 if facts.ndim else facts.ndim), site)
     if facts.parts:
         return Data(facts.parts[0], site)
+    if facts.type == "file":
+        return Data(replace(facts, type="str"), site)  # a line of it
     return Data(unknown_result([facts]) if facts.place.is_unknown else replace(facts, parts=None), site)
 
 

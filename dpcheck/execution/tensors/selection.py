@@ -74,6 +74,7 @@ def _argsort(given: Operands) -> Value:
             total=EVEN if facts.elements.is_even else facts.elements,
             clean=True,
             parts=None,
+            mask=False,
         )
     )
 
@@ -100,6 +101,7 @@ def _gather(given: Operands) -> Value:
             grad=facts.grad,
             terms=facts.terms if facts.grad else (),
             type="tensor",
+            mask=facts.mask,
         )
     )
 
@@ -107,7 +109,20 @@ def _gather(given: Operands) -> Value:
 def _one_hot(given: Operands) -> Value:
     """As many ones as there are indices."""
     facts = given.facts
-    return given.result(replace(facts, total=facts.elements, clean=True, ignored=(), parts=None))
+    return given.result(replace(facts, total=facts.elements, clean=True, ignored=(), parts=None, mask=False))
+
+
+def _by_content(given: Operands) -> Value:
+    """bincount, unique: as long as what is in the tensor says, unless a least length covers it."""
+    facts = given.facts
+    if given.name == "bincount" and given.at(2, "minlength") is not None:
+        length = EVEN_UNKNOWN
+    elif facts.differs:
+        length = uneven(Evidence(given.site, "as long as this rank's own values say", sure=False))
+    else:
+        length = EVEN_UNKNOWN
+    made = replace(elementwise([facts]), type="tensor", ndim=1, lead=length, rest=EVEN, total=EVEN_UNKNOWN)
+    return given.result(without_gradient(made))
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -117,4 +132,5 @@ OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(["sort", "topk"], _sort),
     **dict.fromkeys(["gather", "take_along_dim"], _gather),
     "one_hot": _one_hot,
+    **dict.fromkeys(["bincount", "unique"], _by_content),
 }

@@ -32,7 +32,10 @@ def _view(given: Operands) -> Value:
     first, ndim = sizes[0], len(sizes)
     if isinstance(first, Const) and first.value == -1:
         parts = facts.parts if ndim == 1 else None
-        return given.result(replace(facts, lead=facts.elements, rest=EVEN, ndim=ndim, parts=parts))
+        rest = reduce(both, (given.facts_of(size).total for size in sizes[1:] if isinstance(size, Data)), EVEN)
+        # What differs is then in the sizes that are named, and may be there alone.
+        lead = EVEN_UNKNOWN if rest.is_uneven else facts.elements
+        return given.result(replace(facts, lead=lead, rest=rest if rest.is_uneven else EVEN, ndim=ndim, parts=parts))
     if isinstance(first, Data):
         return given.result(replace(facts, ndim=ndim, parts=None))
     return given.result(replace(facts, lead=facts.elements, rest=facts.elements, ndim=ndim, parts=None))

@@ -61,6 +61,19 @@ def size_even(size: Value | None, default: Even) -> Even:
     return size.facts.total if isinstance(size, Data) else default
 
 
+def filled_up_to(amount: Value) -> Value | None:
+    """The whole that a number brings something up to: `whole` where it is `whole - own`, and ranks differ in `own`."""
+    if not isinstance(amount, Data) or amount.made is None or amount.made[0] != "-":
+        return None
+    _, whole, own = amount.made
+    return whole if isinstance(own, Data) and not own.facts.place.is_replicate else None
+
+
+def brought_to(dimension: Even, size: Even) -> Even:
+    """A dimension after it was filled up by an amount that was computed: where the ranks differ in it, on purpose."""
+    return size if dimension.is_uneven else dimension
+
+
 def shape_of(facts: Facts, site: Site) -> Value:
     """The shape as a sequence: the number of rows, then dimensions of unknown number."""
     lead = _dimension(facts, 0, site)

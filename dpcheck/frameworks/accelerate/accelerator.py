@@ -21,7 +21,7 @@ from accelerate.data_loader import skip_first_batches as _skip_first_batches
 from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.scheduler import AcceleratedScheduler
 from accelerate.state import AcceleratorState, PartialState, start
-from accelerate.utils.dataclasses import DistributedType
+from accelerate.utils.dataclasses import DistributedType, ProjectConfiguration
 from deepspeed import initialize as _deepspeed
 from torch.nn.parallel import DistributedDataParallel
 
@@ -61,7 +61,9 @@ class Accelerator(PartialState):
         self.deepspeed_plugin = deepspeed_plugin
         self.mixed_precision = mixed_precision
         self.project_dir = project_dir
-        self.project_configuration = project_config
+        self.project_configuration = (
+            project_config if project_config is not None else ProjectConfiguration(project_dir)
+        )
         self.engines = []
         self.models = []
         self.trackers = []
@@ -207,7 +209,7 @@ class Accelerator(PartialState):
         return result if certainly(scale == 1.0) else result * scale
 
     def pad_across_processes(self, tensor, dim=0, pad_index=0, pad_first=False):
-        record("collective", tensor, name="all_gather", op="", group=None)
+        record("collective", tensor, name="all_gather", op="", group=None, said="padding, which gathers the sizes")
         return operation("pad_across_ranks", [tensor])
 
     # Around the training loop.
@@ -225,11 +227,12 @@ class Accelerator(PartialState):
         """Writes on the main process only."""
 
     def save_state(self, output_dir=None, **kwargs):
-        """Each rank writes its random state, the main process the rest."""
-        record("collective", None, name="barrier", op="", group=None)
+        """Each rank writes its random state, the main process the rest. With names of its own it waits for all."""
+        if certainly(self.project_configuration.automatic_checkpoint_naming):
+            self.wait_for_everyone()
 
     def load_state(self, input_dir=None, **kwargs):
-        record("collective", None, name="barrier", op="", group=None)
+        pass
 
     def register_for_checkpointing(self, *objects):
         pass

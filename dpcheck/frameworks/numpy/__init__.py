@@ -49,7 +49,7 @@ uint8 = _number
 uint16 = _number
 uint32 = _number
 uint64 = _number
-bool_ = _number
+bool_ = "bool"
 
 
 class finfo:

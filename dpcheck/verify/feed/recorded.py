@@ -7,11 +7,11 @@ import pathlib
 import pickle
 from typing import Any
 
-import msgspec
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from dpcheck.verify import wire
 from dpcheck.verify.hooks.data import SAMPLES
 from dpcheck.verify.recording import Draw, Recording, Share, Window, read, state_file
 
@@ -102,7 +102,7 @@ class RecordedRank:
             return {}, {}
         with safe_open(file, framework="pt") as opened:
             metadata = opened.metadata()
-        shares = msgspec.json.decode(metadata["shares"], type=dict[str, Share])
+        shares = wire.decode(metadata["shares"], dict[str, Share])
         return load_file(file), shares
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pathlib
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from dpcheck.verify import content
@@ -244,7 +246,8 @@ class ReferenceFeed:
         states = [rank.state(window) for rank in self._ranks]
         if not states[0][0]:
             if _window(self._ranks[0], window) is not None:
-                self._session.note("no-state", f"the ranks left no state for window {window}")
+                text = f"the ranks' weights before step {window} were not kept: the one process has its own"
+                self._session.note("no-state", text)
             return
         missing = [piece.name for piece in models.pieces() if not self._fill_parameter(piece, states)]
         for name, buffer in models.buffers().items():
@@ -254,7 +257,8 @@ class ReferenceFeed:
             else:
                 buffer.copy_(values.view(buffer.shape))
         if missing:
-            self._session.note("no-state", f"not restored: {', '.join(missing[:5])}")
+            listed = ", ".join(missing[:5])
+            self._session.note("no-state", f"the one process could not be given the ranks' values of {listed}")
 
     def _fill_parameter(self, piece: Piece, states: Sequence[tuple[dict[str, torch.Tensor], Any]]) -> bool:
         key = f"parameter/{piece.name}"
@@ -265,11 +269,19 @@ class ReferenceFeed:
                 continue
             start, stop = max(share.start, piece.start), min(share.stop, piece.stop)
             if stop > start:
-                piece.put(tensors[key][start - share.start : stop - share.start], start)
+                held = tensors[key][start - share.start : stop - share.start]
+                piece.put(self._rounded_otherwise(held, f"{key}/{start}"), start)
                 filled += stop - start
             if share.stop - share.start == piece.stop - piece.start:
                 return True  # unsharded: the first rank's is everyone's
         return filled >= piece.stop - piece.start
+
+    def _rounded_otherwise(self, held: torch.Tensor, name: str) -> torch.Tensor:
+        """Each number off by up to one unit in its last place, where that was asked for."""
+        if not self._feed.perturbed or not held.is_floating_point():
+            return held
+        noise = np.random.default_rng(zlib.crc32(f"{self._feed.perturbed}/{name}".encode())).uniform(-1, 1, held.shape)
+        return held * (1 + torch.finfo(held.dtype).eps * torch.from_numpy(noise).to(held.dtype))
 
 
 def _window(rank: RecordedRank, index: int) -> Window | None:

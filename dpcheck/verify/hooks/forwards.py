@@ -11,13 +11,12 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from dpcheck.verify import content
+from dpcheck.verify import content, wire
 from dpcheck.verify.hooks.data import Data
 from dpcheck.verify.hooks.inputs import Inputs
 from dpcheck.verify.hooks.modules import Models, unwrapped
@@ -95,7 +94,7 @@ class Forwards:
             elif self._session.is_rank and self._worth_keeping(window):
                 tensors, shares = shares_of_state(self._models)
                 if self._session.job.rank == 0 or self._models.sharded():
-                    metadata = {"shares": msgspec.json.encode(shares).decode()}
+                    metadata = {"shares": wire.encode(shares).decode()}
                     save_file(tensors, state_file(self._session.folder, window), metadata)
 
     def _worth_keeping(self, window: int) -> bool:
@@ -120,7 +119,7 @@ class Forwards:
             window.inputs += _rows(tensors)
 
 
-def _signature(tensors: list[torch.Tensor]) -> tuple[list[float], list[int]]:
+def _signature(tensors: list[torch.Tensor]) -> tuple[list[float | None], list[int]]:
     """For each row of the largest input its product with fixed numbers, which rounding changes but little."""
     largest = _largest(tensors)
     if largest is None or len(largest) > _ROWS or largest.is_complex():

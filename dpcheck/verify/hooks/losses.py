@@ -253,7 +253,7 @@ class _Weights:
             with session.looking_away(), torch.no_grad():
                 self._add(gradient.detach())
         except Exception as error:
-            session.note("hook-failed", f"the targets of {self._loss.function} were not weighed: {error!r}")
+            session.note("hook-failed", f"what a target of {self._loss.function} weighs was not seen: {error!r}")
 
     def _add(self, gradient: torch.Tensor) -> None:
         if not self._listed:

@@ -151,6 +151,7 @@ class Steps:
                 _, tensors[f"unclipped/{piece.name}"] = piece.share(piece.of(clean))
         window.clipped = self.clipped_at
         window.local = bool(self._gradients.sums)
+        window.rates = [_rate(group) for group in optimizer.param_groups]
         window.buffers = {name: digest(buffer) for name, buffer in self._models.buffers(saved=True).items()}
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()}, tensors_file(session.folder, window.index)
@@ -225,6 +226,12 @@ def _keeping_unclipped(session: Session, steps: Steps, original: Callable[..., A
         return original(listed, *args, **kwargs)
 
     return clip
+
+
+def _rate(group: dict[str, Any]) -> float | None:
+    """The learning rate of a parameter group, a number or a tensor. Some optimizers find it by themselves."""
+    rate = group.get("lr")
+    return None if rate is None else float(rate)
 
 
 def shares_of_state(models: Models) -> tuple[dict[str, torch.Tensor], dict[str, Share]]:

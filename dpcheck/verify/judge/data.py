@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Hashable, Sequence
 
-from dpcheck.verify.judge.defect import Defect, remark, times
+from dpcheck.verify.judge.defect import Defect, ranks_named, remark, times
 from dpcheck.verify.judge.evidence import Evidence, known
 from dpcheck.verify.recording import Draw, Fetch, Loader, Place, Recording, Window
 from dpcheck.verify.result import Data, Remark
@@ -82,6 +82,7 @@ def judge(evidence: Evidence) -> Judgement:
         for each in passes:
             _judge_pass(each, result)
         _judge_orders(passes, result)
+        _judge_noise(evidence, result)
         result.data.batches = [loader.batches for loader in passes[0].loaders]
     else:
         _judge_inputs(evidence, result)
@@ -141,6 +142,7 @@ def _judge_pass(each: _Pass, result: Judgement) -> None:
     if (repeated or whole) and not any(defect.place == _place(each) for defect in result.defects):
         result.defects.append(_overlapping(each, keys, shared, epoch))
     elif shared:
+        data.tolerated += len(shared)
         result.remarks.append(_tolerated(each, len(shared), by_index=by_index))
     elif by_index and (twins := _shared(samples)):
         text = f"{times(len(twins), 'sample')} stand in the data set more than once and went to several ranks"
@@ -213,7 +215,6 @@ def _overlapping(
         missed = (loader.length or 0) - all_of
         if missed > each.padding:
             evidence.append(f"{missed} of {times(loader.length or 0, 'sample')} go to no rank")
-    same_order = all(list(own) == list(keys[0]) for own in keys)
     what = f"a {loader.sampler} over {loader.dataset}" if loader.sampler else loader.dataset
     if loader.iterable:
         return Defect(
@@ -235,12 +236,18 @@ def _overlapping(
             alternatives=("DP207", "DP205", "DP204", "DP201"),
         )
     if "Distributed" in loader.sampler:
-        code, why = ("DP204", "is told the same rank everywhere") if same_order else ("DP205", "is seeded differently")
+        alike = _in_one_order(keys)
+        if alike:
+            who = "every rank gives" if len(alike) == len(keys) else f"{ranks_named(alike)} give"
+            code, message = "DP204", f"{who} the sampler of {loader.dataset} one and the same rank: they get one shard"
+        else:
+            code = "DP205"
+            message = f"each rank shuffles by another seed in the sampler of {loader.dataset}: their shards overlap"
         return Defect(
             code,
-            f"the sampler of {loader.dataset} {why}: the ranks' shards overlap",
+            message,
             place,
-            help="give the sampler the global rank and world size" if same_order else "give all ranks the same seed",
+            help="give the sampler the global rank and world size" if alike else "give all ranks the same seed",
             evidence=tuple(evidence),
             alternatives=("DP205", "DP204", "DP201"),
         )
@@ -252,6 +259,14 @@ def _overlapping(
         evidence=tuple(evidence),
         alternatives=("DP204", "DP205"),
     )
+
+
+def _in_one_order(keys: Sequence[Sequence[Hashable]]) -> list[int]:
+    """The first ranks that read the same samples in the same order."""
+    by_order: dict[tuple[Hashable, ...], list[int]] = collections.defaultdict(list)
+    for rank, own in enumerate(keys):
+        by_order[tuple(own)].append(rank)
+    return next((ranks for ranks in by_order.values() if len(ranks) > 1), [])
 
 
 def _tolerated(each: _Pass, shared: int, *, by_index: bool) -> Remark:
@@ -312,6 +327,44 @@ def _is_natural(order: Sequence[int | str]) -> bool:
     return not falls or (len(falls) == 1 and 2 * falls[0] >= len(order))
 
 
+# -- noise
+
+
+def _judge_noise(evidence: Evidence, result: Judgement) -> None:
+    """Different samples, but the ranks draw the same numbers for them: what is drawn before step 1 may be a setup."""
+    steps = evidence.steps[1:]
+    if not steps or not result.data.disjoint:
+        return
+    drawn = [[_drawn_for_samples(evidence, rank, step) for rank in range(evidence.world_size)] for step in steps]
+    for place in drawn[0][0]:
+        if all(own[0].get(place) == other.get(place) for own in drawn for other in own):
+            times_drawn = sum(place in own[0] for own in drawn)
+            result.defects.append(
+                Defect(
+                    "DP209",
+                    "all ranks draw the same numbers for their samples: the examples at one place of the ranks' "
+                    "batches share them",
+                    place,
+                    help="add the rank to the seed once the models are built",
+                    evidence=(f"the same on all ranks in {times(times_drawn, 'step')}",),
+                    remark=not evidence.settings.strict,
+                )
+            )
+
+
+def _drawn_for_samples(evidence: Evidence, rank: int, step: int) -> dict[Place, list[str]]:
+    """The digests of a step's draws that have a row for each sample of a batch, by their line."""
+    recording, window = evidence.recordings[rank], evidence.window(step).windows[rank]
+    fetches = [recording.fetches[number] for number in window.fetches]
+    sizes = {len(fetch.indices or fetch.samples or ()) for fetch in fetches}
+    drawn: dict[Place, list[str]] = {}
+    for draw in window.draws:
+        telling = math.prod(draw.shape) >= _TELLING and draw.function not in _PERMUTATIONS
+        if telling and draw.shape[0] in sizes:
+            drawn.setdefault(draw.place, []).append(draw.digest)
+    return drawn
+
+
 # -- without a loader
 
 
@@ -350,6 +403,7 @@ def _judge_inputs(evidence: Evidence, result: Judgement) -> None:
         data.overlap = len(shared)
         result.defects.append(_same_inputs(place, said, _equal_draws(every_step) or repeated, permuted, alike=alike))
     elif shared:
+        data.tolerated = len(shared)
         text = f"{times(len(shared), 'row')} of equal content entered the models of several ranks"
         result.remarks.append(remark("shared-samples", text, place))
 

@@ -19,6 +19,7 @@ RULES = {
         ("DP102", "rank-seeded-weights", Group.WEIGHTS, _ERROR),
         ("DP103", "weights-set-on-one-rank", Group.WEIGHTS, _ERROR),
         ("DP104", "parameters-changed-after-wrap", Group.WEIGHTS, _ERROR),
+        ("DP105", "stale-optimizer-parameters", Group.WEIGHTS, _ERROR),
         ("DP106", "unsynchronized-state", Group.WEIGHTS, _WARNING),
         ("DP107", "unsynchronized-batchnorm", Group.WEIGHTS, _NOTE),
         ("DP201", "unsharded-loader", Group.DATA, _ERROR),
@@ -29,6 +30,7 @@ RULES = {
         ("DP206", "rank-dependent-split", Group.DATA, _ERROR),
         ("DP207", "unordered-shard-source", Group.DATA, _WARNING),
         ("DP208", "same-draws-on-every-rank", Group.DATA, _ERROR),
+        ("DP209", "same-noise-on-every-rank", Group.DATA, _NOTE),
         ("DP210", "uneven-shards", Group.DATA, _WARNING),
         ("DP301", "per-rank-mean", Group.OBJECTIVE, _ERROR),
         ("DP302", "local-count", Group.OBJECTIVE, _ERROR),
@@ -49,6 +51,12 @@ RULES = {
     )
 }
 """What a run can show, as the catalogue calls it. Named here too: a finding of a run needs no rule to be installed."""
+
+NODES = "nodes"
+"""The kind of note that tells that the ranks seemed to be spread over several machines."""
+
+
+_MOST = 1e6  # a relative error that is larger says no more than that
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,10 +79,19 @@ class Defect:
     exact: bool = False
 
 
-def some(names: list[str], limit: int = 3) -> str:
-    """The first few names, and how many more there are."""
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+def tensor_name(name: str) -> str:
+    """A tensor as its model's `named_parameters` calls it: recorded names begin with the number of the model."""
+    number, _, own = name.partition(".")
+    if not number.isdecimal():
+        return name
+    return own if number == "0" else f"{own} of model {int(number) + 1}"
+
+
+def some(names: list[str], *, limit: int = 3, count: int | None = None) -> str:
+    """The first few tensors by name, and how many more of the `count` there are."""
+    more = (len(names) if count is None else count) - limit
+    shown = ", ".join(map(tensor_name, names[:limit]))
+    return shown if more <= 0 else f"{shown} and {more} more"
 
 
 def ranks_named(ranks: list[int]) -> str:
@@ -85,15 +102,15 @@ def ranks_named(ranks: list[int]) -> str:
 
 
 def times(count: int, noun: str) -> str:
-    """`1 step`, `3 steps`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """`1 step`, `3 steps`, `2 batches`."""
+    return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def percent(share: float) -> str:
     """A relative error as a person reads it."""
     if share == 0:
         return "0"
-    if share == float("inf"):
+    if share > _MOST:
         return "beyond all bounds"
     return f"{100 * share:.2g} %" if share >= 1e-4 else f"{share:.1e}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,11 +11,13 @@ from dpcheck.verify.judge.compare import Tolerance
 from dpcheck.verify.judge.defect import line_of, some, times
 from dpcheck.verify.judge.evidence import Evidence
 from dpcheck.verify.judge.explain import View
-from dpcheck.verify.result import Detection, Objective, SeenLoss
+from dpcheck.verify.judge.objective import Judgement
+from dpcheck.verify.result import Detection, SeenLoss
 
 
-def detection(evidence: Evidence, views: Sequence[View], objective: Objective, tolerance: Tolerance) -> Detection:
+def detection(evidence: Evidence, meant: Judgement, tolerance: Tolerance) -> Detection:
     """The limits of this run."""
+    views, objective = meant.views, meant.objective
     found = Detection(steps=[view.step for view in views])
     for view in views:
         found.parameters = max(found.parameters, _parameters(view))
@@ -35,7 +36,7 @@ def detection(evidence: Evidence, views: Sequence[View], objective: Objective, t
     numbers = [counting.counts(view.window) for view in views]
     if numbers and all(numbers):
         found.hides_per_rank_mean = all(len(set(each)) == 1 for each in numbers)
-    found.unseen = list(_unseen(evidence, views, objective, found))
+    found.unseen = list(_unseen(evidence, meant, found))
     return found
 
 
@@ -71,7 +72,8 @@ def _least(one: float | None, other: float | None) -> float | None:
     return min(known) if known else None
 
 
-def _unseen(evidence: Evidence, views: Sequence[View], objective: Objective, found: Detection) -> list[str]:
+def _unseen(evidence: Evidence, meant: Judgement, found: Detection) -> list[str]:
+    views, objective = meant.views, meant.objective
     said = []
     if found.hides_per_rank_mean:
         said.append("a mean over each rank's own targets: all ranks had as many, --uneven makes it show")
@@ -79,7 +81,9 @@ def _unseen(evidence: Evidence, views: Sequence[View], objective: Objective, fou
         said.append("whether the ranks' targets were equally many: no loss of torch's was seen")
     skipped = [step for step in evidence.steps if step not in found.steps]
     if skipped and views:
-        said.append(f"the gradients of {times(len(skipped), 'step')}: {', '.join(map(str, skipped))}")
+        why = next((meant.refusals[step] for step in skipped if meant.refusals.get(step)), "")
+        which = f"the gradients of {times(len(skipped), 'step')}: {', '.join(map(str, skipped))}"
+        said.append(f"{which} ({why})" if why else which)
     if objective.unmatched:
         said.append(f"{times(len(objective.unmatched), 'tensor')} that only one side has: {some(objective.unmatched)}")
     if objective.coarse and objective.judged:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import pathlib
 import re
 from collections.abc import Sequence
 from typing import Literal
 
+from dpcheck.verify.job import INTERNAL
 from dpcheck.verify.judge import collectives, loops
 from dpcheck.verify.judge.collectives import Meeting
 from dpcheck.verify.judge.defect import Defect, line_of, ranks_named, shown, times
 from dpcheck.verify.judge.evidence import Evidence, Process
+from dpcheck.verify.places import Places
 from dpcheck.verify.recording import Collective, Failure, Place, Recording
 from dpcheck.verify.result import RankEnd, Verdict
 
@@ -20,9 +23,13 @@ _TRANSPORT = re.compile(
     r"TCPStore|DistNetworkError|DistBackendError|Application timeout",
     re.IGNORECASE,
 )
+_FRAME = re.compile(r'File "(.+)", line (\d+) in ')
+_TORCH = "/torch/"
 _TOGETHER = "let all ranks decide together, by a reduced value"
 _LASTING = ("DP502", "DP601", "DP210", "DP501")
 
+_CONNECTION = re.compile(r"Connection (closed|reset)|Broken pipe")
+_OF_TORCH = ("DistBackendError", "DistNetworkError", "DistStoreError")
 _ABORTS = ("SIGABRT", "SIGSEGV", "SIGBUS")
 
 State = Literal["done", "left", "waiting", "failed", "dead", "slow"]
@@ -49,6 +56,7 @@ class _Rank:
     place: Place
     waiting_in: Collective | None
     inside: str
+    still: bool = False  # it stands in code of the script's own, and waits for no other rank
 
     @property
     def recording(self) -> Recording | None:
@@ -57,15 +65,21 @@ class _Rank:
 
 def judge(evidence: Evidence) -> Judgement:
     """The endings of all ranks; no verdict where every rank came to its last step or to the end of the script."""
-    ranks = [_look(rank, process) for rank, process in enumerate(evidence.ranks)]
+    places = Places(pathlib.Path(evidence.settings.script))
+    ranks = [_look(rank, process, places) for rank, process in enumerate(evidence.ranks)]
     result = Judgement([_describe(rank) for rank in ranks])
     by_state: dict[State, list[_Rank]] = collections.defaultdict(list)
     for rank in ranks:
         by_state[rank.state].append(rank)
     if by_state["dead"] or by_state["failed"]:
+        faulty = next((rank for rank in by_state["dead"] if _failed_in_dpcheck(rank)), None)
+        if faulty is not None:
+            result.verdict, result.reason = "inconclusive", _fault(faulty)
+            return result
         own = [rank for rank in (*by_state["failed"], *by_state["dead"]) if not _because_of_peers(rank)]
         if own:
-            result.verdict, result.reason = "script-error", _own_error(own[0], ranks)
+            result.ends = [_describe(rank, told=rank in own) for rank in ranks]
+            result.verdict, result.reason = "script-error", _own_error(own, len(ranks))
             return result
     if by_state["waiting"] or by_state["failed"] or by_state["dead"]:
         result.verdict = "hang" if by_state["waiting"] else "mismatch"
@@ -78,7 +92,8 @@ def judge(evidence: Evidence) -> Judgement:
         steps = min(rank.steps for rank in ranks)
         seconds = max(rank.process.ending.seconds for rank in ranks)
         result.verdict = "inconclusive"
-        result.reason = f"after {seconds:.0f} s the ranks had made {times(steps, 'step')} and were still at work"
+        made = f"after {seconds:.0f} s the ranks had made {times(steps, 'step')} and were still at work"
+        result.reason = f"{made}: --timeout gives them more"
         return result
     if by_state["left"] and by_state["done"] and len({rank.steps for rank in ranks}) > 1:
         result.verdict, result.reason = "mismatch", _who_waits(ranks)
@@ -88,7 +103,7 @@ def judge(evidence: Evidence) -> Judgement:
     return result
 
 
-def _look(rank: int, process: Process) -> _Rank:
+def _look(rank: int, process: Process, places: Places) -> _Rank:
     recording, ending = process.recording, process.ending
     state: State
     if ending.how in ("hung", "timed-out"):
@@ -106,16 +121,32 @@ def _look(rank: int, process: Process) -> _Rank:
     place, inside = ending.last.place, ending.last.inside
     if failure is not None:
         place, inside = failure.place, failure.collective or ""
-    elif state in ("done", "left"):
-        place, inside = Place(), ""
+    elif recording is not None and state in ("done", "left", "failed"):
+        place, inside = recording.left_at, ""
     if state == "waiting" and inside.startswith("Join's"):
         state = "done"  # it answers for a rank that has more data and was stopped after its last step
     if waiting_in is not None and state == "waiting":
         place = waiting_in.place
     if waiting_in is None and state in ("waiting", "dead") and inside:
         waiting_in = _from_status(inside, place)
-    steps = len(process.windows) if recording is not None else ending.last.step
-    return _Rank(rank, process, state, steps, place, waiting_in, inside)
+    still = False
+    if state == "waiting" and waiting_in is None:
+        place, in_torch = _stack(ending.stacks, places) or (place, True)
+        still = not in_torch and not inside
+    # The last sign of life of one that left nothing else may be the step itself.
+    steps = len(process.windows) if recording is not None else ending.last.step + (ending.last.what == "step")
+    return _Rank(rank, process, state, steps, place, waiting_in, inside, still)
+
+
+def _stack(stacks: str, places: Places) -> tuple[Place, bool] | None:
+    """The innermost line of the user's code, in the main thread first, and whether it called into torch."""
+    for thread in sorted(stacks.split("\n\n"), key=lambda each: not each.rstrip().endswith(" in <module>")):
+        above: list[str] = []
+        for path, line in _FRAME.findall(thread):
+            if places.is_users(path):
+                return Place(path, int(line)), any(_TORCH in other for other in above)
+            above.append(path)
+    return None
 
 
 def _unfinished(recording: Recording | None) -> Collective | None:
@@ -138,18 +169,21 @@ def _from_status(inside: str, place: Place) -> Collective | None:
     return Collective(name, None, None, None, [], "script" if owner == "dist" else "wrapper", place, 0, finished=False)
 
 
-def _describe(rank: _Rank) -> RankEnd:
+def _describe(rank: _Rank, *, told: bool = True) -> RankEnd:
+    """`told` False: what it left to be read is not of interest."""
     failure = rank.recording.failure if rank.recording is not None else None
     said = {
         "done": "stopped by dpcheck after its last step",
-        "left": "came to the end of the script",
-        "waiting": "waits",
+        "left": "left the script" if rank.place.path else "came to the end of the script",
+        "waiting": "stands still" if rank.still else "waits",
         "slow": "was still at work",
         "failed": "raised an exception",
         "dead": _death(rank),
     }[rank.state]
     if rank.state == "failed" and failure is None and rank.recording is not None:
         said = f"exited with status {rank.recording.status}"
+    elif failure is not None and _lost_the_connection(failure):
+        said, failure, told = "lost the connection to another rank", None, False
     return RankEnd(
         rank=rank.rank,
         how=said,
@@ -158,15 +192,29 @@ def _describe(rank: _Rank) -> RankEnd:
         line=rank.place.line,
         inside=rank.inside,
         message=_one_line(failure) if failure is not None else "",
-        traceback=failure.traceback if failure is not None else _tail(rank),
+        traceback=(failure.traceback if failure is not None else _tail(rank)) if told else "",
+        last_seen=rank.state == "dead",
     )
 
 
 def _death(rank: _Rank) -> str:
     ending = rank.process.ending
     if ending.signal:
-        return f"was killed by {ending.signal}"
+        why = ", as the system does when memory runs out" if ending.signal == "SIGKILL" else ""
+        return f"was killed by {ending.signal}{why}"
     return f"exited with status {ending.status}" if ending.status is not None else "left nothing behind"
+
+
+def _failed_in_dpcheck(rank: _Rank) -> bool:
+    return rank.recording is None and rank.process.ending.status == INTERNAL
+
+
+def _fault(rank: _Rank) -> str:
+    printed = rank.process.ending.output.rstrip().rpartition("\n")[2]
+    return (
+        f"dpcheck itself failed on rank {rank.rank}, which says nothing about the script: {printed} "
+        "(--keep FOLDER leaves all that it printed, in output.txt)"
+    )
 
 
 def _tail(rank: _Rank) -> str:
@@ -186,17 +234,27 @@ def _because_of_peers(rank: _Rank) -> bool:
     if failure is not None:
         transport = _TRANSPORT.search(failure.message) or _TRANSPORT.search(failure.type)
         kind = failure.type.rpartition(".")[2]
-        return bool(transport) and kind not in ("TypeError", "ValueError", "ImportError", "AttributeError")
+        own = kind in ("TypeError", "ValueError", "ImportError", "AttributeError")
+        return bool(transport) and not own and (failure.collective is not None or kind in _OF_TORCH)
     return rank.state == "dead" and rank.process.ending.signal in _ABORTS and bool(rank.inside)
 
 
-def _own_error(rank: _Rank, ranks: Sequence[_Rank]) -> str:
-    alike = [other.rank for other in ranks if other.state == rank.state and not _because_of_peers(other)]
-    who = "every rank" if len(alike) == len(ranks) else ranks_named(alike)
+def _lost_the_connection(failure: Failure) -> bool:
+    return failure.collective is not None and _CONNECTION.search(failure.message) is not None
+
+
+def _own_error(own: Sequence[_Rank], count: int) -> str:
+    """What the first rank died of, and who else did of the same."""
+    said = _died_of(own[0])
+    alike = [rank.rank for rank in own if _died_of(rank) == said]
+    return f"{'every rank' if len(alike) == count else ranks_named(alike)} {said}"
+
+
+def _died_of(rank: _Rank) -> str:
     failure = rank.recording.failure if rank.recording is not None else None
-    if failure is not None:
-        return f"{who} raised {_one_line(failure)} at {shown(failure.place)}"
-    return f"{who} {_describe(rank).how}"
+    said = f"raised {_one_line(failure)}" if failure is not None else _describe(rank).how
+    where = " at" if rank.state == "failed" else ", last seen at"
+    return f"{said}{where} {shown(rank.place)}" if rank.place.path else said
 
 
 def _who_waits(ranks: Sequence[_Rank]) -> str:
@@ -209,12 +267,14 @@ def _stands(rank: _Rank) -> str:
     if rank.state == "done":
         return f"rank {rank.rank} has made its {times(rank.steps, 'step')}"
     if rank.state == "left":
-        return f"rank {rank.rank} has left after {times(rank.steps, 'step')}"
+        return f"rank {rank.rank} has left after {times(rank.steps, 'step')}{at}"
     if rank.state in ("failed", "dead"):
         return f"rank {rank.rank} broke off in step {rank.steps}{at}"
+    if rank.still:
+        return f"rank {rank.rank} stands still{at}, in no collective"
     if rank.waiting_in is not None:
         return f"rank {rank.rank} waits in {_called(rank)}{at}"
-    return f"rank {rank.rank} stands{f' in {rank.inside}' if rank.inside else ''}{at}"
+    return f"rank {rank.rank} waits{f' in {rank.inside}' if rank.inside else ''}{at}"
 
 
 def _called(rank: _Rank) -> str:
@@ -229,6 +289,8 @@ def _called(rank: _Rank) -> str:
 
 
 def _explain(ranks: Sequence[_Rank], evidence: Evidence) -> Defect | None:
+    if any(rank.still for rank in ranks):
+        return None  # what keeps it there is nothing that the ranks do together
     recordings = evidence.recordings
     gone = [rank for rank in ranks if rank.state in ("left", "done")]
     waiting = [rank for rank in ranks if rank.state in ("waiting", "failed", "dead")] or [
@@ -301,7 +363,7 @@ def _left_the_loop(early: int, ranks: Sequence[_Rank]) -> Defect:
     left = next(rank for rank in ranks if rank.rank == early)
     return Defect(
         "DP502",
-        f"rank {early} left the training loop after {times(left.steps, 'step')} while rank {waiting.rank} went on",
+        f"{_left_after(left)} while rank {waiting.rank} went on",
         waiting.place,
         ((left.place, f"rank {early} is here"),) if left.place.path else (),
         _TOGETHER,
@@ -347,11 +409,11 @@ def _left_early(left: _Rank, waiting: _Rank, ranks: Sequence[_Rank]) -> Defect:
     related = ((waiting.place, f"rank {waiting.rank} waits here"),) if waiting.place.path else ()
     shorter = _shorter_pass(one, other)
     if shorter is not None:
-        counts, where = shorter
+        own, others, where = shorter
         return Defect(
             "DP210",
-            f"rank {left.rank} has {times(counts[0], 'batch').replace('batchs', 'batches')} and rank {waiting.rank} "
-            f"at least {counts[1]}: the one with more waits for ever",
+            f"rank {left.rank} has {times(own, 'batch')} in a pass over its data and rank {waiting.rank} {others}: the "
+            "one with more waits in vain for the other",
             where if where.path else place,
             related,
             "even the shards out: drop or repeat samples, agree on the number of steps, or train under Join",
@@ -372,7 +434,7 @@ def _left_early(left: _Rank, waiting: _Rank, ranks: Sequence[_Rank]) -> Defect:
             )
     return Defect(
         "DP502",
-        f"rank {left.rank} left the training loop after {times(left.steps, 'step')} while rank {waiting.rank} went on",
+        f"{_left_after(left)} while rank {waiting.rank} went on",
         place,
         related,
         _TOGETHER,
@@ -381,14 +443,20 @@ def _left_early(left: _Rank, waiting: _Rank, ranks: Sequence[_Rank]) -> Defect:
     )
 
 
+def _left_after(left: _Rank) -> str:
+    if not left.steps:
+        return f"rank {left.rank} left before its first step"
+    return f"rank {left.rank} left the training loop after {times(left.steps, 'step')}"
+
+
 def _end_of(left: _Rank, waiting: _Rank) -> Place:
     """The line nearest to where the rank left: its last step, and else where the other one waits."""
     windows = left.process.windows
     return windows[-1].place if windows else waiting.place
 
 
-def _shorter_pass(one: Recording | None, other: Recording | None) -> tuple[tuple[int, int], Place] | None:
-    """The number of batches that each rank got in the last pass of the one that left, if its data ended first."""
+def _shorter_pass(one: Recording | None, other: Recording | None) -> tuple[int, str, Place] | None:
+    """How many batches each rank has in the last pass of the one that left, if its data ended first."""
     if one is None or other is None or not one.fetches:
         return None
     last = one.fetches[-1]
@@ -403,7 +471,9 @@ def _shorter_pass(one: Recording | None, other: Recording | None) -> tuple[tuple
         ended = loader.completed == loader.passes or loader.remaining == []
         announced = loader.batches is not None and loader.batches != other.loaders[number].batches
         if ended and last.loader == number and (counts[0] < counts[1] or (announced and counts[0] <= counts[1])):
-            return (counts[0], counts[1]), loader.place
+            more = other.loaders[number].batches if announced else None
+            own = loader.batches if announced else None
+            return own or counts[0], f"{more}" if more else f"at least {counts[1]}", loader.place
     return None
 
 

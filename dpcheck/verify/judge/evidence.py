@@ -60,6 +60,7 @@ class Settings:
     strict: bool = False
     steps: int = 3
     epochs: int = 1
+    nodes: int = 1
     uneven: bool = False
     capped: bool = False
     script: str = ""  # absolute path, or the name of a module

@@ -19,7 +19,7 @@ from dpcheck.verify.judge.defect import Defect, percent, shown, some, times
 from dpcheck.verify.judge.evidence import Evidence, WindowEvidence, known
 from dpcheck.verify.recording import Collective, Loss, Place
 
-_GLOBAL_COUNT = "divide by the count over all ranks, times the world size: sum * world_size / all_reduce(count)"
+GLOBAL_COUNT = "divide by the count over all ranks, times the world size: sum * world_size / all_reduce(count)"
 _SMALL = 4096  # bytes: what a count takes on its way over the ranks, and a gradient does not
 _NEAR = 1e-4  # how near a factor must be to a power of the world size, to be called one
 
@@ -315,7 +315,7 @@ class _Case:
                 f"the gradient is {k:.4g} times what is meant, the world size {self.ranks} to the power of {power}"
             )
             return self._factor("power-of-world-size", message, self.place, "DP304" if power > 0 else "DP303")
-        message = f"the gradient is {k:.6g} times that of one process, which no count of ranks explains"
+        message = f"the gradient is {k:.6g} times that of one process, which the number of ranks does not explain"
         return Explanation("constant-factor", message)
 
     def _factor(
@@ -360,8 +360,8 @@ class _Case:
             said.append(f"targets: {listed}{'' if counted else ' (as torch counts them)'}")
         fitted = self.view.fitted
         if fitted is not None and fitted.unique and fitted.residual <= self.near:
-            parts = " + ".join(f"{factor:.4g}·g{rank}" for rank, factor in enumerate(fitted.factors))
-            said.append(f"one process would have computed {parts}, the ranks computed the plain mean of g")
+            factors = ", ".join(f"{factor:.4g}" for factor in fitted.factors)
+            said.append(f"one process weighs the ranks' gradients by {factors}, the ranks weighed them alike")
         sentence = counting.weight_sentence(counting.target_weights(self.window), numbers)
         message = (
             "every rank takes the mean over its own targets, and the means are averaged although the counts differ"
@@ -392,7 +392,7 @@ class _Case:
                 "a sum is divided by this rank's own count of targets, and ranks hold different numbers of them",
                 place,
                 (),
-                _GLOBAL_COUNT,
+                GLOBAL_COUNT,
                 said,
                 ("DP301", "DP308"),
                 exact=True,
@@ -402,7 +402,7 @@ class _Case:
             "each rank averages over its own targets, and these means are averaged although the counts differ",
             place,
             (),
-            _GLOBAL_COUNT,
+            GLOBAL_COUNT,
             said,
             ("DP302", "DP308", "DP305"),
             exact=loss is not None,
@@ -443,11 +443,12 @@ class _Case:
         where = f"{term.loss.function} at {shown(term.loss.place)}"
         said = f"{where}: its targets weigh, rank by rank, {listed} of what they should"
         if term.uniform and all(abs(ratio * self.ranks - 1) < _NEAR for ratio in term.ratios):
-            message = f"this term has 1/{self.ranks} of its weight: its global sum is averaged again"
+            short = f"1/{self.ranks} of what it should: a sum over all ranks is averaged again"
+            message = f"this term of the loss weighs {short}"
             help_ = "multiply it by the world size"
             return Defect("DP303", message, term.loss.place, (), help_, (said,), ("DP308",), exact=True)
         if term.uniform and all(abs(ratio / self.ranks - 1) < _NEAR for ratio in term.ratios):
-            message = f"this term has {self.ranks} times its weight"
+            message = f"this term of the loss weighs {self.ranks} times what it should"
             return Defect("DP304", message, term.loss.place, (), "leave the factor out", (said,), exact=True)
         return self._mean_defect(term.loss, (said,))
 
@@ -505,7 +506,9 @@ class _Case:
             "no weighting of the ranks' gradients gives that of one process"
         )
         fitted = self.view.fitted
-        said = (f"the nearest combination of them leaves {percent(fitted.residual)}",) if fitted is not None else ()
+        said: tuple[str, ...] = ()
+        if fitted is not None:
+            said = (f"no weighted sum of the ranks' gradients comes nearer than {percent(fitted.residual)}",)
         defect = Defect(
             "DP307",
             message,
@@ -523,8 +526,8 @@ class _Case:
             return Explanation("unexplained", f"{off}; the ranks' own gradients were not seen, to explain it by")
         found = compare.fit(self.view.own, self.view.actual)
         if found is not None and found.unique and found.residual <= self.near:
-            parts = " + ".join(f"{factor:.4g}·g{rank}" for rank, factor in enumerate(found.factors))
-            return Explanation("unequal-parts", f"the ranks' gradients enter the update in unequal parts: {parts}")
+            factors = ", ".join(f"rank {rank} {factor:.4g}" for rank, factor in enumerate(found.factors))
+            return Explanation("unequal-parts", f"the ranks' gradients enter the update in unequal parts: {factors}")
         return Explanation("unexplained", f"{off}; none of the known explanations fits")
 
 

@@ -7,23 +7,25 @@ from the finding in the source that its figures fit as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from dpcheck.findings.finding import Finding
 from dpcheck.rule import Group, Severity
-from dpcheck.verify.judge.defect import RULES, times
+from dpcheck.verify.judge.defect import NODES, RULES, times
+from dpcheck.verify.judge.reached import Reached
 from dpcheck.verify.result import Measured, Related, Report, Static, StaticFinding
 
 _AS_MANY = "all ranks had as many targets, so that it could not show: try --uneven"
 _OBJECTIVE_UNNAMED = frozenset({"undecidable-factor", "unexplained", "constant-factor", "unequal-parts"})
 
 
-def merge(report: Report, static: Sequence[Finding], reached: Callable[[str, int], bool] | None = None) -> Report:
+def merge(report: Report, static: Sequence[Finding], reached: Reached | None = None) -> Report:
     """The report with its findings confirmed and sharpened, and a status for each finding in the source.
 
-    `reached(path, line)` says whether every rank issued a collective at that line.
+    `reached` are the lines that the run came to; without it, it is taken to have come to all. A pedantic finding is
+    told only where it is confirmed.
     """
     findings = list(report.findings)
     confirmed: dict[int, str] = {}
@@ -53,6 +55,7 @@ def merge(report: Report, static: Sequence[Finding], reached: Callable[[str, int
         )
         for number, each in enumerate(static)
         for status, why in (_status(each, report, confirmed.get(number), reached),)
+        if status == "confirmed" or not each.rule.pedantic
     ]
     return msgspec.structs.replace(report, findings=findings, static=told, verdict=verdict, reason=reason)
 
@@ -160,14 +163,16 @@ def _named_by_source(report: Report, static: Sequence[Finding], taken: dict[int,
 # -- what became of a finding
 
 
-def _status(
-    each: Finding, report: Report, confirmed: str | None, reached: Callable[[str, int], bool] | None
-) -> tuple[Static, str]:
+def _status(each: Finding, report: Report, confirmed: str | None, reached: Reached | None) -> tuple[Static, str]:
     if confirmed is not None:
         return "confirmed", confirmed
     if report.verdict in ("script-error", "hang"):
         return "not-exercised", "the run did not come so far"
     code = each.rule.code
+    if each.rule.group is Group.COLLECTIVES and code in ("DP501", "DP502", "DP505"):
+        if report.collectives.matched and reached is not None and reached.is_issued(each):
+            return "refuted", "every rank issued the collective at this line, in the same order"
+        return "not-exercised", f"{times(report.steps, 'step')} did not lead there"
     if each.rule.group is Group.OBJECTIVE and not _was_computed(each, report):
         return "not-exercised", "this run did not compute the loss on that line"
     judge = {
@@ -176,13 +181,12 @@ def _status(
         Group.OBJECTIVE: _of_objective,
         Group.SYNC: _of_sync,
     }.get(each.rule.group)
-    if judge is not None:
-        return judge(code, report)
-    if each.rule.group is Group.COLLECTIVES and code in ("DP501", "DP502", "DP505"):
-        if report.collectives.matched and reached is not None and reached(each.span.path, each.span.line):
-            return "refuted", "every rank issued the collective at this line, in the same order"
-        return "not-exercised", f"{times(report.steps, 'step')} did not lead there"
-    return "not-exercised", "a comparison of gradients does not show it"
+    if judge is None:
+        return "not-exercised", "a comparison of gradients does not show it"
+    status, why = judge(code, report)
+    if status == "refuted" and reached is not None and not reached.is_seen(each):
+        return "not-exercised", "the run was not seen to come to these lines"
+    return status, why
 
 
 def _was_computed(each: Finding, report: Report) -> bool:
@@ -213,8 +217,12 @@ def _of_data(code: str, report: Report) -> tuple[Static, str]:
         return "not-exercised", "one pass was not enough: try --epochs 2"
     if code == "DP210":
         if data.batches and None not in data.batches and len(set(data.batches)) == 1:
-            return "refuted", f"every rank has {times(data.batches[0] or 0, 'batch').replace('batchs', 'batches')}"
+            return "refuted", f"every rank has {times(data.batches[0] or 0, 'batch')}"
         return "not-exercised", f"{times(report.steps, 'step')} did not lead to the end of the shards"
+    if code == "DP204" and not any(note.kind == NODES for note in report.notes):
+        return "not-exercised", "one machine may not show it: try --nodes 2"
+    if data.disjoint and data.tolerated:
+        return "not-exercised", f"several ranks saw {times(data.tolerated, 'sample')}: too few to tell, try --steps"
     if code in ("DP201", "DP202", "DP204", "DP205", "DP206", "DP207", "DP208") and data.disjoint:
         return "refuted", f"the ranks saw different samples: {' + '.join(map(str, data.samples))}"
     return "not-exercised", "the run does not show it"

@@ -8,21 +8,24 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dpcheck.verify.judge import compare, counting
-from dpcheck.verify.judge.compare import Tensors, Tolerance
-from dpcheck.verify.judge.defect import Defect, percent, some, times
+from dpcheck.verify.judge.compare import Array, Tensors, Tolerance
+from dpcheck.verify.judge.defect import Defect, percent, ranks_named, some, times
 from dpcheck.verify.judge.evidence import Evidence, WindowEvidence, known
-from dpcheck.verify.judge.explain import View, explain
+from dpcheck.verify.judge.explain import GLOBAL_COUNT, View, explain, loss_place
 from dpcheck.verify.judge.fairness import fed_unlike
 from dpcheck.verify.judge.sync import whole_gradient, whole_unclipped
 from dpcheck.verify.recording import Window
 from dpcheck.verify.result import Objective, StepError, WorstTensor
+
+_MARGIN = 10  # times what rounding changes is rounding still
+_LARGE = 1e3  # times the tolerance is more than rounding explains
 
 
 @dataclasses.dataclass
 class Judgement:
     """`decided` False: nobody can tell from outside whether the update is right. `benign`: it is, whatever differs.
 
-    `views` are the steps that were compared, those without any gradient left out.
+    `views` are the steps that were compared, those without any gradient left out; `refusals` say why others were not.
     """
 
     objective: Objective
@@ -30,6 +33,7 @@ class Judgement:
     decided: bool = True
     benign: bool = False
     views: list[View] = dataclasses.field(default_factory=list)
+    refusals: dict[int, str] = dataclasses.field(default_factory=dict)
 
 
 def judge(evidence: Evidence, refuse: Callable[[int], str | None], tolerance: Tolerance, *, strict: bool) -> Judgement:
@@ -40,26 +44,27 @@ def judge(evidence: Evidence, refuse: Callable[[int], str | None], tolerance: To
         objective.reason = evidence.failure or "there was no run of one process to compare with"
         return result
     views: list[View] = []
-    refusals: list[str] = []
+    refusals: dict[int, str] = {}
     for step in evidence.steps:
         window = evidence.window(step)
         refusal = refuse(step) or _incomparable(evidence, window)
         view = _view(window, evidence.main, tolerance) if refusal is None else None
         if view is not None and view.failed and window.main is not None:
             refusal = fed_unlike(window.main.window, window.windows, evidence.main)
+        if view is not None and refusal is None:
+            if _is_finite(view.reference) and not _is_finite(view.actual):
+                _lost_to_nan(view, result)
+                return result
+            refusal = _not_finite(view)
         if view is None or refusal is not None:
-            refusals.append(refusal or "")
+            refusals[step] = refusal or ""
         else:
             views.append(view)
             objective.unmatched = sorted({*objective.unmatched, *window.one_sided})
     if not views:
-        objective.reason = refusals[0] if refusals else "no step was recorded"
+        objective.reason = next(iter(refusals.values()), "no step was recorded")
         return result
-    broken = next((view for view in views if not np.isfinite(view.actual).all()), None)
-    broken = broken or next((view for view in views if not np.isfinite(view.reference).all()), None)
-    if broken is not None:
-        objective.reason = f"the gradients of step {broken.step} are not finite"
-        return result
+    result.refusals = refusals
     live = [view for view in views if not view.difference.zero]
     if not live:
         objective.reason = "every gradient is exactly zero, which is equal to anything and proves nothing"
@@ -83,6 +88,8 @@ def _incomparable(evidence: Evidence, window: WindowEvidence) -> str | None:
     if (main.window.optimizer_type, main.window.optimizer) != (own.optimizer_type, own.optimizer):
         return f"in step {window.step} the one process stepped another optimizer"
     if not window.comparable:
+        if not window.one_sided:
+            return f"in step {window.step} no tensor that the optimizer steps has a gradient"
         names = some(sorted(window.one_sided))
         return f"in step {window.step} no tensor of the ranks has its like in the one process: {names}"
     backwards = [side.backwards for side in window.windows]
@@ -90,9 +97,50 @@ def _incomparable(evidence: Evidence, window: WindowEvidence) -> str | None:
     if len(set(backwards)) == 1 and main.window.backwards != expected:
         return (
             f"in step {window.step} the one process made {times(main.window.backwards, 'backward')} "
-            f"where the ranks made {own.backwards} each"
+            f"where the ranks made {expected} {'together' if evidence.main == 'sequence' else 'each'}"
         )
     return None
+
+
+def _is_finite(vector: Array) -> bool:
+    return bool(np.isfinite(vector).all())
+
+
+def _not_finite(view: View) -> str | None:
+    if _is_finite(view.reference):
+        return None
+    if _is_finite(view.actual):
+        return f"in step {view.step} the gradients of the one process are not finite, while those of the ranks are"
+    return f"the gradients of step {view.step} are not finite"
+
+
+def _lost_to_nan(view: View, result: Judgement) -> None:
+    """The ranks computed no numbers where one process does: a mean over no target at all is the usual reason."""
+    objective = result.objective
+    objective.judged, objective.equal = True, False
+    objective.step, objective.explanation = view.step, "not-finite"
+    objective.targets = counting.counts(view.window)
+    objective.sentence = (
+        f"in step {view.step} the gradients of the ranks are not finite, while those of one process are"
+    )
+    empty = [rank for rank, count in enumerate(objective.targets) if not count]
+    if empty:
+        own = ", ".join(f"rank {rank} {count}" for rank, count in enumerate(objective.targets))
+        message = (
+            f"{ranks_named(empty)} has no target in step {view.step}, and a mean over none is not a number, which the "
+            "averaging hands to all ranks"
+        )
+        objective.sentence = message
+        result.defects.append(
+            Defect(
+                "DP301",
+                message,
+                loss_place(view.window),
+                help=GLOBAL_COUNT,
+                evidence=(f"targets: {own}",),
+                alternatives=("DP302", "DP308"),
+            )
+        )
 
 
 def _view(window: WindowEvidence, main: str, tolerance: Tolerance) -> View:
@@ -116,7 +164,8 @@ def _decide(
     views: Sequence[View], evidence: Evidence, tolerance: Tolerance, result: Judgement, *, strict: bool
 ) -> None:
     objective = result.objective
-    failed = [view for view in views if view.failed]
+    rounding = _Rounding(views, evidence, tolerance)
+    failed = [view for view in views if view.failed and not rounding.explains(view)]
     worst = max(failed or views, key=lambda view: view.error)
     words = {view.step: "equal" for view in views}
     _fill(objective, worst)
@@ -137,7 +186,7 @@ def _decide(
         result.decided, result.benign = chosen.decided, chosen.benign
         if not chosen.decided:
             objective.reason = chosen.sentence
-    elif _beyond_rounding(views, evidence):
+    elif not all(rounding.explains(view) for view in views if view.doubtful):
         objective.explanation = "between-rounding-and-difference"
         objective.sentence = objective.reason = (
             f"off by {percent(worst.error)}: more than rounding usually is, less than a difference would be"
@@ -145,7 +194,8 @@ def _decide(
         result.decided = False
     else:
         objective.equal, objective.explanation = True, "equivalent"
-        objective.sentence = "the gradients are those of one process, to rounding"
+        enlarged = ", which this model enlarges" if any(view.failed for view in views) else ""
+        objective.sentence = f"the gradients are those of one process, to rounding{enlarged}"
     objective.steps = [_step_error(view, words[view.step]) for view in views]
     micro = _mean_of_means(views, evidence, tolerance)
     if micro is not None and result.decided:
@@ -189,19 +239,43 @@ def _step_error(view: View, explanation: str) -> StepError:
     )
 
 
-def _beyond_rounding(views: Sequence[View], evidence: Evidence) -> bool:
-    """Whether a small difference is more than ten times what rounding the weights changes in the reference."""
-    doubtful = [view for view in views if view.doubtful]
-    if not doubtful:
-        return False
-    changes = []
-    for view in views:
-        plain = view.space.vector(view.window.reference(evidence.main or "") or {})
-        for name in evidence.references:
-            perturbed = view.window.reference(name) if name.startswith("perturbed") else None
-            if perturbed is not None:
-                changes.append(compare.relative_error(view.space.vector(perturbed), plain))
-    return not changes or any(view.error > 10 * max(changes) for view in doubtful)
+class _Rounding:
+    """What rounding the weights otherwise changes in the reference, at all and by tensor, at most over all steps."""
+
+    def __init__(self, views: Sequence[View], evidence: Evidence, tolerance: Tolerance) -> None:
+        self._tolerance = tolerance
+        self._whole: float | None = None
+        self._tensors: dict[str, float] = {}
+        names = [name for name in evidence.references if name.startswith("perturbed")]
+        for view in views:
+            plain = view.space.vector(view.window.reference(evidence.main or "") or {})
+            for name in names:
+                perturbed = view.window.reference(name)
+                if perturbed is None:
+                    continue
+                change = compare.difference(view.space, view.space.vector(perturbed), plain, tolerance)
+                self._whole = max(self._whole or 0.0, change.relative)
+                for tensor in change.tensors:
+                    self._tensors[tensor.name] = max(self._tensors.get(tensor.name, 0.0), tensor.relative)
+
+    def explains(self, view: View) -> bool:
+        """Whether the difference is no more than ten times that. Without a reference to tell, it does not."""
+        doubt = self._tolerance.doubt
+        if self._whole is None or not view.error <= max(_MARGIN * self._whole, doubt):
+            return False
+        return self._tolerance.coarse or all(
+            tensor.relative <= max(_MARGIN * self._tensors.get(tensor.name, 0.0), doubt)
+            for tensor in view.difference.tensors
+        )
+
+
+def wants_perturbation(objective: Objective) -> bool:
+    """Whether it would tell more to know what rounding alone changes in the gradients of the one process."""
+    if objective.explanation == "between-rounding-and-difference":
+        return True
+    most = _LARGE * objective.tolerance
+    small = all(step.relative_error is not None and step.relative_error < most for step in objective.steps)
+    return objective.judged and objective.equal is False and small
 
 
 # -- micro-batches

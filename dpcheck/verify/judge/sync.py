@@ -330,10 +330,10 @@ def _never_reduced(window: WindowEvidence, wrap: Wrap | None, recordings: Sequen
     if unsynced.path and not bypassed:
         return Defect(
             "DP402",
-            "no backward of the window is synchronized: every rank steps with its own gradients",
+            "no backward before the step is synchronized: every rank steps with its own gradients",
             unsynced,
             related,
-            "let the last forward and backward of each window run outside no_sync",
+            "let the last forward and backward before each step run outside no_sync",
             evidence,
             ("DP401",),
         )
@@ -368,7 +368,7 @@ def _reduced_too_early(
         message,
         known(_told_not_to(recordings), *(side.forwarded for side in sides), sides[0].place),
         ((wrap.place, "wrapped here"),) if wrap is not None else (),
-        "synchronize in the last backward of each window",
+        "synchronize in the last backward before each step",
         (f"{len(names)} of {times(len(window.names), 'tensor')} differ between the ranks in step {window.step}",),
         () if last is not None else ("DP401", "DP404", "DP104"),
     )

@@ -10,17 +10,21 @@ import collections
 import pathlib
 from collections.abc import Iterable
 
+import numpy as np
+
 from dpcheck.source.files import display
 from dpcheck.verify.judge import collectives, compare, data, ending, objective, sync, weights
-from dpcheck.verify.judge.defect import RULES, Defect, line_of, remark, times
+from dpcheck.verify.judge.defect import NODES, RULES, Defect, line_of, remark, times
 from dpcheck.verify.judge.detection import detection
 from dpcheck.verify.judge.evidence import Evidence, known
 from dpcheck.verify.recording import Place
-from dpcheck.verify.result import GlobalBatch, Measured, Related, Remark, Report, Verdict
+from dpcheck.verify.result import Detection, GlobalBatch, Measured, Objective, Related, Remark, Report, Verdict
 
+_CROSSED = ", and from then on their collectives belong to different iterations"
 _OF_THE_SCRIPT = frozenset({"no-sync"})  # notes that the judges read, and that are nothing which was changed
 
 
+@np.errstate(all="ignore")  # a script may compute what is not finite, and numpy would tell on standard error
 def judge(evidence: Evidence) -> Report:
     """The report of a run."""
     settings = evidence.settings
@@ -60,19 +64,24 @@ def judge(evidence: Evidence) -> Report:
 
     meant = objective.judge(evidence, refuse, tolerance, strict=settings.strict)
     report.objective = meant.objective
-    report.detection = detection(evidence, meant.views, meant.objective, tolerance)
+    report.detection = detection(evidence, meant, tolerance)
     report.notes += [*held.remarks, *fed.remarks]
     if settings.uneven:
         text = (
             "--uneven shortened the last rank's batches: a mean that relies on equal batches shows here, and only here"
         )
         report.notes.append(remark("uneven", text, Place()))
+    if settings.nodes > 1:
+        text = f"--nodes {settings.nodes} counted local ranks as on {settings.nodes} machines"
+        report.notes.append(remark(NODES, text, Place()))
     if held.weights.norm_statistics == "different":
         report.notes.append(_norm_remark(evidence))
 
     failing = bool(synced.defects) or (meant.objective.equal is False)
     skipped = _out_of_step(evidence) if failing or issued.defects else None
     if skipped is not None:
+        report.objective = Objective(tolerance=tolerance.relative, reason="the ranks did not go through it in step")
+        report.detection = Detection()
         report.findings = _findings([*held.defects, skipped], evidence)
         _conclude(report, "mismatch", skipped.message)
     elif issued.defects:
@@ -83,17 +92,18 @@ def judge(evidence: Evidence) -> Report:
         report.findings = _findings(fed.defects, evidence)
         report.sync.agree = None
         report.objective.reason = "the ranks step apart and average their weights now and then (local SGD)"
-        _weigh(report)
+        _weigh(report, settings.strict)
     else:
         report.findings = _findings([*held.defects, *fed.defects, *synced.defects, *meant.defects], evidence)
-        _weigh(report)
+        _weigh(report, settings.strict)
     return report
 
 
-def _weigh(report: Report) -> None:
+def _weigh(report: Report, strict: bool) -> None:
     """The verdict of a run in which all ranks came through with the same collectives."""
     sync_, objective_ = report.sync, report.objective
-    defects = [finding for finding in report.findings if finding.severity != "note" or finding.code == "DP307"]
+    failing = ("DP307", "DP209") if strict else ("DP307",)
+    defects = [finding for finding in report.findings if finding.severity != "note" or finding.code in failing]
     if defects or sync_.agree is False or objective_.equal is False:
         first = defects[0].message if defects else objective_.sentence
         _conclude(report, "different", first)
@@ -147,8 +157,11 @@ def _nothing_to_judge(evidence: Evidence) -> str:
     if not any(recording.wraps or recording.collectives or recording.group > 1 for recording in recordings):
         return "the script never ran data-parallel: it wrapped no model and called no collective"
     if not evidence.steps:
-        made = ", ".join(f"rank {rank} {len(process.windows)}" for rank, process in enumerate(evidence.ranks))
-        return f"no optimizer step was seen on all ranks (steps: {made})"
+        made = [len(process.windows) for process in evidence.ranks]
+        if not any(made):
+            return "the ranks came to the end of the script without a step of an optimizer"
+        said = ", ".join(f"rank {rank} {count}" for rank, count in enumerate(made))
+        return f"there is no optimizer step that all ranks made (steps: {said})"
     return ""
 
 
@@ -164,8 +177,8 @@ def _out_of_step(evidence: Evidence) -> Defect | None:
         listed = ", ".join(f"rank {rank} {number}" for rank, number in enumerate(numbers))
         return Defect(
             "DP502",
-            f"before step {step} the ranks made different numbers of {what}s ({listed}): one of them skipped or added "
-            "a batch, and from then on their collectives belong to different iterations",
+            f"before step {step} the ranks made different numbers of {what}s ({listed}): one of them skipped or "
+            f"repeated a batch{_CROSSED if numbers is backwards else ''}",
             known(*(window.forwarded for window in windows), windows[0].place),
             help="let all ranks decide together, by a reduced value",
             alternatives=("DP210", "DP601"),

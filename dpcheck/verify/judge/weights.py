@@ -57,6 +57,9 @@ def judge(evidence: Evidence, agreed: Callable[[int], bool | None]) -> Judgement
         result.defects += _of_steps(apart, evidence, recordings, wraps)
     elif apart is None and weights.after_wrap == "different" and not _overwritten(evidence, wraps):
         result.defects.append(_patchwork(recordings, wraps))
+    stale = _stale(evidence, wraps)
+    if stale is not None:
+        result.defects.append(stale)
     result.defects += _judge_buffers(evidence, wraps, result)
     if apart is not None:
         result.same_until = min(result.same_until, apart.step - 1)
@@ -158,18 +161,11 @@ def _follows(apart: _Apart, evidence: Evidence, weights: Weights, agreed: Callab
 def _of_steps(
     apart: _Apart, evidence: Evidence, recordings: Sequence[Recording], wraps: Sequence[tuple[Wrap, ...]]
 ) -> Iterator[Defect]:
+    if apart.step != evidence.steps[0]:
+        yield _parted(apart, evidence)
+        return
     windows = evidence.window(apart.step).windows
     place = windows[0].place
-    if apart.step != evidence.steps[0]:
-        ranks = ", ".join(f"rank {rank}" for rank in range(len(windows)))
-        yield Defect(
-            "DP103",
-            f"{ranks} had the same gradients and came to different weights: {some(apart.names)} "
-            f"differ before step {apart.step}",
-            place,
-            help="load optimizer state and edit weights or learning rates on all ranks alike",
-        )
-        return
     wrapped = {name: pair for pair in wraps for name in pair[0].after}
     models = {pair[0].model: pair for pair in wraps}
     inside = [name for name in apart.names if name in wrapped or model_of(name) in models]
@@ -200,6 +196,71 @@ def _of_steps(
         yield _patchwork(recordings, wraps)
     else:
         yield _changed_after_wrap(inside, pairs, windows)
+
+
+def _parted(apart: _Apart, evidence: Evidence) -> Defect:
+    """Weights that came apart in a step whose gradients agreed: by the ranks' learning rates, if these differ."""
+    windows = evidence.window(apart.step).windows
+    earlier = [(step, evidence.window(step).windows) for step in evidence.steps if step < apart.step]
+    unlike = next(((step, own) for step, own in earlier if len({tuple(window.rates) for window in own}) > 1), None)
+    if unlike is None:
+        ranks = ", ".join(f"rank {rank}" for rank in range(len(windows)))
+        return Defect(
+            "DP103",
+            f"{ranks} had the same gradients and came to different weights: {some(apart.names)} "
+            f"differ before step {apart.step}",
+            windows[0].place,
+            help="load optimizer state and edit weights or learning rates on all ranks alike",
+        )
+    step, own = unlike
+    rates = ", ".join(f"rank {rank} {_rates(window)}" for rank, window in enumerate(own))
+    evaluated = all(recording.evaluations for recording in evidence.recordings)
+    if step == evidence.steps[0] or not evaluated:
+        code, other, mend = "DP103", "DP601", "set learning rates on all ranks alike"
+    else:
+        code, other, mend = "DP601", "DP103", "reduce the metric that decides the learning rate over the ranks"
+    return Defect(
+        code,
+        f"from step {step} on each rank steps with a learning rate of its own, and the weights come apart ({rates})",
+        own[0].place,
+        help=mend,
+        evidence=(f"equal gradients, and {some(apart.names)} differ before step {apart.step}",),
+        alternatives=(other,),
+    )
+
+
+def _rates(window: Window) -> str:
+    return ", ".join("none" if rate is None else f"{rate:.6g}" for rate in window.rates)
+
+
+def _stale(evidence: Evidence, wraps: Sequence[tuple[Wrap, ...]]) -> Defect | None:
+    """An optimizer whose parameters no model owns and no backward reaches, where sharding has put others in the models.
+
+    A parameter that no module owns goes by its number in the optimizer, see `hooks.steps`.
+    """
+    sharding = next((pair for pair in wraps if not _keeps_whole(pair)), None)
+    if sharding is None:
+        return None
+    by_optimizer: dict[int, list[Window]] = {}
+    for step in evidence.steps:
+        for window in evidence.window(step).windows:
+            by_optimizer.setdefault(window.optimizer, []).append(window)
+    for windows in by_optimizer.values():
+        if all(window.backwards and _holds_nothing_trained(window) for window in windows):
+            count = len(windows[0].weights)
+            return Defect(
+                "DP105",
+                f"none of the {count} tensors that the optimizer steps is a parameter of the model, and none has a "
+                "gradient: sharding replaced the parameters after it was built, and no step moves the model",
+                windows[0].place,
+                ((sharding[0].place, "the parameters are replaced here"),) if sharding[0].place.path else (),
+                "build the optimizer after the sharding",
+            )
+    return None
+
+
+def _holds_nothing_trained(window: Window) -> bool:
+    return not window.gradients and all(share.name.startswith("optimizer") for share in window.weights)
 
 
 def _changed_after_wrap(names: list[str], pairs: Sequence[tuple[Wrap, ...]], windows: Sequence[Window]) -> Defect:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import msgspec
 
 from dpcheck.findings.fingerprint import fingerprints
@@ -18,4 +21,20 @@ def render(report: Report, lines: Lines, *, color: bool = False) -> str:
         for finding, print_ in zip(report.findings, prints, strict=True)
     ]
     whole = msgspec.structs.replace(report, findings=findings)
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    return msgspec.json.format(_encoded(whole), indent=2).decode() + "\n"
+
+
+def _encoded(report: Report) -> bytes:
+    try:
+        return msgspec.json.encode(report)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_writable(msgspec.to_builtins(report)))
+
+
+def _writable(value: Any) -> Any:
+    """The value with what cannot be written as UTF-8 replaced: bytes of names and messages that are no text."""
+    if isinstance(value, str):
+        return re.sub(r"[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {key: _writable(each) for key, each in value.items()}
+    return [_writable(each) for each in value] if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from dpcheck.report import Lines
 from dpcheck.report.full import finding_lines
 from dpcheck.report.style import Style, shown
 from dpcheck.report.summary import plural
-from dpcheck.verify.judge.defect import percent
+from dpcheck.verify.judge.defect import RULES, percent, some, tensor_name
 from dpcheck.verify.report.findings import as_finding
 from dpcheck.verify.result import Equality, Measured, Report, Verdict
 
@@ -43,11 +43,7 @@ def render(report: Report, lines: Lines, *, color: bool = False) -> str:
 
 def _was_judged(report: Report) -> bool:
     """Whether the ranks came to their steps, so that there are conditions to speak of."""
-    return report.verdict not in ("hang", "script-error") and not _broke_off(report) and report.steps > 0
-
-
-def _broke_off(report: Report) -> bool:
-    return report.verdict == "mismatch" and report.weights.after_steps == "unknown"
+    return report.verdict not in ("hang", "script-error") and report.weights.after_steps != "unknown"
 
 
 def _head(report: Report, style: Style) -> Iterator[str]:
@@ -92,7 +88,7 @@ def _weights(report: Report) -> list[str]:
     moments: list[tuple[str, Equality]] = [
         ("when the models were built", weights.initial),
         ("after the wrap", weights.after_wrap),
-        ("before every step", weights.after_steps),
+        ("before the steps" if weights.after_steps == "different" else "before every step", weights.after_steps),
     ]
     said = []
     for equality in ("different", "equal"):
@@ -103,11 +99,11 @@ def _weights(report: Report) -> list[str]:
     if weights.hidden:
         sentences[0] = "the ranks built different models, and the wrapper made them equal before the first step"
     if weights.first_difference is not None:
-        names = ", ".join(weights.tensors[:3]) + (", …" if weights.differing > 3 else "")
+        names = some(weights.tensors, count=weights.differing)
         count = f"{weights.differing} of {plural(weights.compared, 'tensor')}"
         sentences.append(f"{count} differ before step {weights.first_difference}: {names}")
     if weights.buffers == "different":
-        sentences.append(f"buffers differ: {', '.join(weights.differing_buffers[:3])}")
+        sentences.append(f"buffers differ: {some(weights.differing_buffers)}")
     elif weights.buffers == "equal":
         sentences.append("buffers equal")
     if weights.norm_statistics == "different":
@@ -121,6 +117,8 @@ def _data(report: Report) -> list[str]:
     noun = "rows that entered the models" if data.by == "inputs" else "samples"
     if data.disjoint is None:
         sentences = ["not seen: no loader was read, and no row of the models' inputs is known"]
+    elif data.disjoint and data.tolerated:
+        sentences = [f"{samples} {noun}, {data.tolerated} of them on several ranks: few enough to even the shards"]
     elif data.disjoint:
         sentences = [f"disjoint: {samples} {noun}"]
     else:
@@ -147,13 +145,14 @@ def _objective(report: Report) -> list[str]:
         word = {True: "equal", False: "different", None: "undecided"}[objective.equal]
         sentences = [f"{word} in step {objective.step}: {objective.sentence}"]
         if objective.k is not None and objective.residual is not None:
-            figures += f"; factor k {objective.k:.4g}, residual {objective.residual:.2g}"
+            rest = "exactly" if objective.residual <= objective.tolerance else f"but for {percent(objective.residual)}"
+            figures += f"; the gradient is {objective.k:.4g} times that of one process, {rest}"
         sentences.append(figures)
     if objective.targets:
         sentences.append(f"targets: {' + '.join(map(str, objective.targets))}{_target_weights(report)}")
     failed = [tensor for tensor in objective.worst if tensor.failed]
     if failed and objective.equal is False:
-        worst = ", ".join(f"{tensor.name} {_error(tensor.relative_error)}" for tensor in failed[:3])
+        worst = ", ".join(f"{tensor_name(tensor.name)} {_error(tensor.relative_error)}" for tensor in failed[:3])
         sentences.append(f"worst tensors: {worst}")
     if len(objective.steps) > 1 and objective.equal is not True:
         steps = ", ".join(_error(step.relative_error) for step in objective.steps)
@@ -178,15 +177,14 @@ def _error(relative: float | None) -> str:
 def _sync(report: Report) -> list[str]:
     sync = report.sync
     if sync.agree is False:
-        names = ", ".join(sync.tensors[:3]) + (", …" if sync.differing > 3 else "")
+        names = some(sync.tensors, count=sync.differing)
         return [f"different: {sync.differing} of {plural(sync.compared, 'tensor')} in step {sync.step}: {names}"]
-    if sync.agree is None and not sync.compared and not report.steps:
-        return ["not seen"]
     if sync.agree is None and sync.differing:
         return ["not judged: every rank steps with gradients of its own"]
+    if sync.agree is None:
+        return ["not compared: no two ranks hold the same whole gradient"]
     if sync.exact is None:
-        agree = "all ranks used the same gradients" if sync.agree else "the ranks hold shards of the gradients"
-        return [f"{agree}; their own gradients were not seen"]
+        return ["all ranks used the same gradients; their own gradients were not seen"]
     if not sync.exact:
         error = f", off by {percent(sync.error)}" if sync.error is not None else ""
         return [f"all ranks used the same gradients, which are not the mean of their own{error}"]
@@ -236,7 +234,7 @@ def _endings(report: Report, style: Style) -> Iterator[str]:
     """Where each rank is, and the traceback of the first that failed."""
     told = ""
     for end in report.endings:
-        at = f" at {end.path}:{end.line}" if end.path else ""
+        at = f"{', last seen' if end.last_seen else ''} at {end.path}:{end.line}" if end.path else ""
         inside = f" inside {end.inside}" if end.inside else ""
         message = f": {end.message}" if end.message else ""
         yield from _row(
@@ -257,7 +255,9 @@ def _finding(finding: Measured, lines: Lines, style: Style) -> Iterator[str]:
     margin = len(str(max(mark.end_line for mark in (as_found.span, *(note.span for note in as_found.notes)))))
     said = [f"{style.bold('measured')}: {shown(evidence)}" for evidence in finding.evidence]
     if finding.static == "confirmed":
-        said.append(f"{style.bold('note')}: dpcheck check finds it in the source as well")
+        known = RULES.get(finding.code)
+        flag = " --pedantic" if known is not None and known.pedantic else ""
+        said.append(f"{style.bold('note')}: dpcheck check{flag} finds it in the source as well")
     if finding.alternatives and finding.static is None:
         said.append(
             f"{style.bold('note')}: from outside this looks like {' or '.join(finding.alternatives[:3])} as well"

@@ -40,17 +40,19 @@ class Accelerator:
 
     @functools.cached_property
     def count(self) -> int:
-        """As many as there are ranks, in a reference too: scripts refuse to start with fewer than they want.
+        """As many as a machine has ranks, in a reference too: scripts refuse to start with fewer than they want.
 
         But a launcher that starts a process for each GPU must start one in a reference.
         """
         job = self._session.job
-        if job.role == "rank" or job.feed is None or not job.feed.folders:
+        if job.role == "rank":
+            return job.world_size // job.nodes
+        if job.feed is None or not job.feed.folders:
             return job.world_size
         first = recording.read(pathlib.Path(job.feed.folders[0]))
         if first is not None and any(note.kind == launchers.STARTED for note in first.notes):
             return job.world_size
-        return len(job.feed.folders)
+        return len(job.feed.folders) // job.nodes
 
     @property
     def is_default(self) -> bool:

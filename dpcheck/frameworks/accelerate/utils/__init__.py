@@ -75,7 +75,7 @@ def broadcast_object_list(object_list, from_process=0):
 
 
 def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False):
-    record("collective", tensor, name="all_gather", op="", group=None)
+    record("collective", tensor, name="all_gather", op="", group=None, said="padding, which gathers the sizes")
     return operation("pad_across_ranks", [tensor])
 
 

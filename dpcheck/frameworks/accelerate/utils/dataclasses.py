@@ -40,6 +40,7 @@ class ProjectConfiguration:
     ):
         self.project_dir = project_dir
         self.logging_dir = logging_dir if logging_dir is not None else project_dir
+        self.automatic_checkpoint_naming = automatic_checkpoint_naming
         self.total_limit = total_limit
         self.iteration = 0
 
@@ -47,8 +48,11 @@ class ProjectConfiguration:
 class FullyShardedDataParallelPlugin:
     """Whether FSDP copies rank 0's weights is settled where the script is launched, unless it is written here."""
 
-    def __init__(self, fsdp_version=1, sync_module_states=None, cpu_ram_efficient_loading=True, **kwargs):
+    def __init__(
+        self, fsdp_version=1, sync_module_states=None, cpu_ram_efficient_loading=True, use_orig_params=True, **kwargs
+    ):
         self.fsdp_version = fsdp_version
+        self.use_orig_params = use_orig_params
         self.broadcasts = True
         if sync_module_states is False and cpu_ram_efficient_loading is False:
             self.broadcasts = False
@@ -57,7 +61,7 @@ class FullyShardedDataParallelPlugin:
     def shard(self, model):
         from torch.distributed.fsdp import FullyShardedDataParallel
 
-        return FullyShardedDataParallel(model, sync_module_states=self.broadcasts, use_orig_params=True)
+        return FullyShardedDataParallel(model, sync_module_states=self.broadcasts, use_orig_params=self.use_orig_params)
 
     def set_mixed_precision(self, *args, **kwargs):
         pass

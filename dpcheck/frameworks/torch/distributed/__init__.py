@@ -47,6 +47,9 @@ class Work:
     def is_completed(self):
         return True
 
+    def get_future(self):
+        return self
+
 
 def is_available():
     return True
@@ -135,12 +138,12 @@ def reduce(tensor, dst=0, op=ReduceOp.SUM, group=None, async_op=False):
 
 
 def broadcast(tensor, src=0, group=None, async_op=False):
-    _broadcast(tensor, group)
+    _broadcast(tensor, group, src=src)
     return Work()
 
 
 def broadcast_object_list(object_list, src=0, group=None, device=None):
-    _broadcast(object_list, group, name="broadcast_object_list")
+    _broadcast(object_list, group, name="broadcast_object_list", src=src)
 
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
@@ -170,7 +173,7 @@ def gather_object(obj, object_gather_list=None, dst=0, group=None):
 
 
 def scatter(tensor, scatter_list=None, src=0, group=None, async_op=False):
-    record("collective", tensor, name="scatter", group=group)
+    record("collective", tensor, name="scatter", group=group, src=src)
     return Work()
 
 
@@ -180,6 +183,19 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
 
 
 reduce_scatter_tensor = reduce_scatter
+
+
+def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
+    record("collective", None, name="all_to_all", op="", group=group)
+    for tensor in output_tensor_list:
+        tensor.copy_(unknown(input_tensor_list))
+    return Work()
+
+
+def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
+    record("collective", None, name="all_to_all_single", op="", group=group)
+    output.copy_(unknown(input))
+    return Work()
 
 
 def send(tensor, dst, group=None, tag=0):

@@ -1,6 +1,6 @@
 """Modules. A layer keeps the rows of its input; its weights carry gradient and are drawn when it is made."""
 
-from dpcheck_intrinsics import constant, embedding, initialise, layer, load_state, module_call, submodules, operation, parameter, parameter_name, parameters as _parameters, pooled, record, reduce_targets, set_attributes, state_dict as _state_dict, unknown
+from dpcheck_intrinsics import constant, embedding, initialise, layer, load_state, module_call, submodules, operation, parameter, parameter_name, parameters as _parameters, pooled, record, reduce_targets, set_attributes, state_dict as _state_dict, train_mode, unknown
 
 from torch.nn import functional, init, utils
 from torch.nn import parallel
@@ -91,11 +91,11 @@ class Module:
         return self
 
     def train(self, mode=True):
-        record("train mode", self, mode=mode)
+        train_mode(self, mode)
         return self
 
     def eval(self):
-        record("train mode", self, mode=False)
+        train_mode(self, False)
         return self
 
     def to(self, *args, **kwargs):
@@ -542,7 +542,7 @@ class ParameterDict(ModuleDict):
 
 class _Loss(Module):
     def __init__(self, size_average=None, reduce=None, reduction="mean"):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
     def __call__(self, *args, **kwargs):
         return self.forward(*args, **kwargs)
@@ -555,7 +555,7 @@ class CrossEntropyLoss(_Loss):
     def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
         self.weight = weight
         self.ignore_index = ignore_index
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
     def forward(self, input, target):
         return functional.cross_entropy(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
@@ -579,7 +579,7 @@ class L1Loss(_Loss):
 
 class SmoothL1Loss(_Loss):
     def __init__(self, size_average=None, reduce=None, reduction="mean", beta=1.0):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
 
 class HuberLoss(_Loss):
@@ -589,12 +589,12 @@ class HuberLoss(_Loss):
 
 class BCELoss(_Loss):
     def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean"):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
     def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
 
 class MultiLabelSoftMarginLoss(BCELoss):
@@ -603,12 +603,12 @@ class MultiLabelSoftMarginLoss(BCELoss):
 
 class KLDivLoss(_Loss):
     def __init__(self, size_average=None, reduce=None, reduction="mean", log_target=False):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
 
 class PoissonNLLLoss(_Loss):
     def __init__(self, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, reduction="mean"):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
 
 class GaussianNLLLoss(_Loss):
@@ -632,7 +632,7 @@ class CTCLoss(_Loss):
 
 class CosineEmbeddingLoss(_Loss):
     def __init__(self, margin=0.0, size_average=None, reduce=None, reduction="mean"):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
     def forward(self, input1, input2, target):
         return reduce_loss(pooled(input1, input2), target, self.reduction)
@@ -640,7 +640,7 @@ class CosineEmbeddingLoss(_Loss):
 
 class TripletMarginLoss(_Loss):
     def __init__(self, margin=1.0, p=2.0, eps=1e-06, swap=False, size_average=None, reduce=None, reduction="mean"):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
     def forward(self, anchor, positive, negative):
         return reduce_loss(pooled(anchor, positive), pooled(negative), self.reduction)
@@ -648,7 +648,7 @@ class TripletMarginLoss(_Loss):
 
 class MarginRankingLoss(_Loss):
     def __init__(self, margin=0.0, size_average=None, reduce=None, reduction="mean"):
-        self.reduction = reduction
+        self.reduction = functional.named_reduction(size_average, reduce, reduction)
 
     def forward(self, input1, input2, target):
         return reduce_loss(input1, input2, self.reduction)

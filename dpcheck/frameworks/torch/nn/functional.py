@@ -3,6 +3,15 @@
 from dpcheck_intrinsics import embedding as _embedding, layer, operation, pooled, reduce_targets, tensor_function
 
 
+def named_reduction(size_average, reduce, reduction):
+    """The reduction, by the older flags where one is given."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is not None and not reduce:
+        return "none"
+    return "mean" if size_average is None or size_average else "sum"
+
+
 def reduce_loss(input, target, reduction="mean"):
     """A loss with one value for each element."""
     return reduce_targets(input, target, reduction)
@@ -12,22 +21,27 @@ def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
 ):
     """One value for each target; the mean divides by the targets that are not ignored, or by their class weights."""
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_targets(input, target, reduction, classes=True, ignore_index=ignore_index, weight=weight)
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_targets(input, target, reduction, classes=True, ignore_index=ignore_index, weight=weight)
 
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
@@ -36,22 +50,26 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
 def poisson_nll_loss(
     input, target, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, reduction="mean"
 ):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
@@ -60,20 +78,24 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-06, reduction="mean
 
 
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(input, target, reduction)
 
 
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(pooled(input), pooled(target), reduction)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(pooled(input1, input2), target, reduction)
 
 
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
+    reduction = named_reduction(size_average, reduce, reduction)
     return reduce_loss(pooled(anchor, positive), pooled(negative), reduction)
 
 

@@ -1,14 +1,22 @@
 """Indexed images of one size and a label each; collections for detection hold a target of their own kind."""
 
-from dpcheck_intrinsics import constant, operation, read_from, unknown
+from dpcheck_intrinsics import constant, operation, read_from, record, unknown
 
 from torch.utils.data import Dataset
+
+
+def _opened(root, download):
+    if download:
+        record("download", None, path=root)
+    else:
+        record("read", None, path=root)
 
 
 class VisionDataset(Dataset):
     def __init__(
         self, root=None, *args, transform=None, target_transform=None, transforms=None, download=False, **kwargs
     ):
+        _opened(root, download)
         self.root = root
         self.transform = transform
         self.target_transform = target_transform
@@ -24,7 +32,8 @@ class VisionDataset(Dataset):
 
 
 class _Labelled(VisionDataset):
-    def __init__(self, root=None, *args, transform=None, target_transform=None, **kwargs):
+    def __init__(self, root=None, *args, transform=None, target_transform=None, download=False, **kwargs):
+        _opened(root, download)
         self.root = root
         self.transform = transform
         self.target_transform = target_transform

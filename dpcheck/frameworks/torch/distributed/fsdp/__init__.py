@@ -93,11 +93,11 @@ class FullyShardedDataParallel(nn.Module):
         return self.module(*args, **kwargs)
 
     def state_dict(self, *args, **kwargs):
-        record("collective", None, name="state_dict of FSDP, which gathers the shards", hidden=True, group=None)
+        record("collective", None, name="all_gather", said="state_dict of FSDP, which gathers the shards", group=None)
         return super().state_dict(*args, **kwargs)
 
     def clip_grad_norm_(self, max_norm, norm_type=2.0):
-        record("collective", None, name="norm of all shards", hidden=True, group=None)
+        record("collective", None, name="all_reduce", said="norm of all shards", group=None)
         return clip(self.parameters(), "sharded")
 
     @contextmanager
@@ -109,7 +109,7 @@ class FullyShardedDataParallel(nn.Module):
     @staticmethod
     @contextmanager
     def summon_full_params(module, *args, **kwargs):
-        record("collective", None, name="gathering of the shards", hidden=True, group=None)
+        record("collective", None, name="all_gather", said="gathering of the shards", group=None)
         yield
 
     @staticmethod
@@ -123,7 +123,7 @@ class FullyShardedDataParallel(nn.Module):
 
     @staticmethod
     def optim_state_dict(model, optim, *args, **kwargs):
-        record("collective", None, name="optim_state_dict of FSDP, which gathers the shards", hidden=True, group=None)
+        record("collective", None, name="all_gather", said="optim_state_dict of FSDP, which gathers the shards", group=None)
         return {}
 
     full_optim_state_dict = optim_state_dict

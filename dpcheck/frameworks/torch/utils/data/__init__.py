@@ -197,7 +197,7 @@ class DataLoader:
         if sampler is None:
             sampler = RandomSampler(dataset) if shuffle else SequentialSampler(dataset)
         self.sampler = sampler
-        record("loader", self, dataset=dataset, shuffle=shuffle, sampler=self.given_sampler, batch_sampler=batch_sampler, iterable=self.iterable, drop_last=drop_last, batch_size=batch_size)
+        record("loader", self, dataset=dataset, shuffle=shuffle, sampler=self.given_sampler, batch_sampler=batch_sampler, iterable=self.iterable, drop_last=drop_last, batch_size=batch_size, collate_fn=collate_fn)
 
     def __len__(self):
         if self.batch_sampler is not None:

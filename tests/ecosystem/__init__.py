@@ -1,0 +1,1 @@
+"""dpcheck on pinned packages that ship training code, against recorded verdicts: `python -m tests.ecosystem`."""
